@@ -1,0 +1,190 @@
+"""The allocator: requests with block tables over one pool, shared by fork, held by pins.
+
+Copies are returned, not carried out: the caller copies each (source, destination) block before it
+writes the slots of the same call.  Every call either succeeds or changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvoracle.impl.errors import BadCall, OutOfBlocks
+from kvoracle.impl.pool import BlockPool, Ids
+from kvoracle.impl.tables import BlockTables, Rows
+
+Slots = NDArray[np.int64]
+Copy = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Growth:
+    """What an append did: where the new tokens go (int64 [tokens]), and blocks to copy first."""
+
+    slots: Slots
+    copies: list[Copy] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BatchGrowth:
+    """What a batch append did.
+
+    `slots` is int64 [requests], -1 where a request was refused; `copies` come first, in order.
+    """
+
+    slots: Slots
+    copies: list[Copy] = field(default_factory=list)
+
+
+class PagedAllocator:
+    """`blocks` blocks of `block_size` token slots, and the requests and transfers that hold them."""
+
+    def __init__(self, blocks: int, block_size: int) -> None:
+        if blocks < 1 or block_size < 1:
+            raise ValueError("blocks and block_size must be at least 1")
+        self.block_size = block_size
+        self.pool = BlockPool(blocks)
+        self.tables = BlockTables(block_size)
+        self._rows: dict[str, int] = {}
+        self._transfers: dict[str, Ids] = {}
+
+    def create(self, request: str) -> None:
+        """Begin a request with an empty table."""
+        self._check_new(request)
+        self._rows[request] = self.tables.open_row()
+
+    def append(self, request: str, count: int) -> Growth:
+        """Grow a request by `count` tokens, or raise OutOfBlocks."""
+        row = self._row(request)
+        if count < 1:
+            raise BadCall("no tokens", request)
+        return self._grow(row, count)
+
+    def append_batch(self, requests: Sequence[str]) -> BatchGrowth:
+        """Grow each request by one token, in order; those that find no block are refused."""
+        rows = self._batch_rows(requests)
+        if self._any_tail_must_be_copied(rows):
+            return self._append_one_by_one(rows)
+        lengths = self.tables.lengths[rows]
+        need = lengths % self.block_size == 0
+        granted = ~need | (np.cumsum(need) <= self.pool.num_free)
+        starting = need & granted
+        self.tables.reserve_width(int(lengths.max()) // self.block_size + 1)
+        logical = lengths // self.block_size
+        fresh = self.pool.take(int(np.count_nonzero(starting)))
+        self.tables.ids[rows[starting], logical[starting]] = fresh
+        self.tables.lengths[rows[granted]] += 1
+        blocks = self.tables.ids[rows, logical].astype(np.int64)
+        slots = blocks * self.block_size + lengths % self.block_size
+        return BatchGrowth(np.where(granted, slots, -1))
+
+    def fork(self, parent: str, child: str) -> None:
+        """Begin a request that shares every block of its parent, a partial tail included."""
+        parent_row = self._row(parent)
+        self._check_new(child)
+        child_row = self.tables.open_row()
+        table = self.tables.table(parent_row)
+        self.tables.ids[child_row, : len(table)] = table
+        self.tables.lengths[child_row] = self.tables.lengths[parent_row]
+        self.pool.add_owner(table)
+        self._rows[child] = child_row
+
+    def pin(self, request: str, transfer: str) -> Ids:
+        """Begin a transfer that may read every block of a request; returns int32 [blocks]."""
+        table = self.table(request)
+        if transfer in self._transfers:
+            raise BadCall("duplicate transfer", transfer)
+        if len(table) == 0:
+            raise BadCall("nothing to pin", request)
+        self._transfers[transfer] = table
+        self.pool.add_pin(table)
+        return table
+
+    def unpin(self, transfer: str) -> None:
+        """End a transfer."""
+        if transfer not in self._transfers:
+            raise BadCall("unknown transfer", transfer)
+        self.pool.drop_pin(self._transfers.pop(transfer))
+
+    def release(self, request: str) -> None:
+        """End a request; its blocks are free once nothing else holds them."""
+        row = self._row(request)
+        del self._rows[request]
+        self.pool.drop_owner(self.tables.table(row))
+        self.tables.close_row(row)
+
+    def release_batch(self, requests: Sequence[str]) -> None:
+        """End several requests in one call."""
+        rows = self._batch_rows(requests)
+        self.pool.drop_owners(np.concatenate([self.tables.table(row) for row in rows]))
+        for request, row in zip(requests, rows.tolist(), strict=True):
+            del self._rows[request]
+            self.tables.close_row(row)
+
+    def table(self, request: str) -> Ids:
+        """The block ids of a request: int32 [blocks], a copy."""
+        return self.tables.table(self._row(request)).copy()
+
+    @property
+    def num_free(self) -> int:
+        """How many blocks nothing holds."""
+        return self.pool.num_free
+
+    def _row(self, request: str) -> int:
+        if request not in self._rows:
+            raise BadCall("unknown request", request)
+        return self._rows[request]
+
+    def _check_new(self, request: str) -> None:
+        if request in self._rows:
+            raise BadCall("duplicate request", request)
+
+    def _batch_rows(self, requests: Sequence[str]) -> Rows:
+        rows = np.array([self._row(request) for request in requests], np.intp)
+        if len(set(requests)) < len(requests):
+            raise BadCall("repeated request", ", ".join(requests))
+        return rows
+
+    def _grow(self, row: int, count: int) -> Growth:
+        length = int(self.tables.lengths[row])
+        held = self.tables.num_blocks(row)
+        needed = -(-(length + count) // self.block_size)
+        copied = self._tail_must_be_copied(row)
+        fresh = self.pool.take(needed - held + copied)
+        self.tables.reserve_width(needed)
+        copies = []
+        if copied:
+            copies.append(self._redirect_tail(row, held - 1, int(fresh[0])))
+            fresh = fresh[1:]
+        self.tables.ids[row, held:needed] = fresh
+        self.tables.lengths[row] = length + count
+        return Growth(self.tables.slots(row, length, count), copies)
+
+    def _tail_must_be_copied(self, row: int) -> bool:
+        if self.tables.lengths[row] % self.block_size == 0:
+            return False
+        return not self.pool.is_exclusive(self.tables.ids[row, self.tables.num_blocks(row) - 1])
+
+    def _any_tail_must_be_copied(self, rows: Rows) -> bool:
+        lengths = self.tables.lengths[rows]
+        partial = lengths % self.block_size != 0
+        tails = self.tables.ids[rows, lengths // self.block_size * partial]
+        return bool(np.any(partial & ~self.pool.are_exclusive(tails)))
+
+    def _redirect_tail(self, row: int, index: int, copy: int) -> Copy:
+        source = int(self.tables.ids[row, index])
+        self.tables.ids[row, index] = copy
+        self.pool.drop_owner(np.array([source], np.int32))
+        return source, copy
+
+    def _append_one_by_one(self, rows: Rows) -> BatchGrowth:
+        batch = BatchGrowth(np.full(len(rows), -1, np.int64))
+        for index, row in enumerate(rows.tolist()):
+            try:
+                growth = self._grow(row, 1)
+            except OutOfBlocks:
+                continue
+            batch.slots[index] = growth.slots[0]
+            batch.copies += growth.copies
+        return batch

@@ -1,0 +1,1 @@
+"""What holds the house together: traces and their sources, lockstep, shrinking, adapters, the command line."""

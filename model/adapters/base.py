@@ -1,0 +1,71 @@
+"""What an adapter is: operations mapped onto one allocator's own API, and its tables and counts reported.
+
+An adapter has a method for each operation that its allocator can do, named by the operation's verb
+(`create`, `append`, `fork`, ...), taking the operation's fields and returning an outcome, or None for
+a plain `Done()`.  Operations without a method are left out of every campaign, and the report says so.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from kvoracle.model.operations import OPERATIONS, Done, Operation, Outcome
+from kvoracle.model.trace import Configuration
+
+
+class Adapter:
+    """One allocator under test; a new instance is a new, empty pool.
+
+    Subclasses must offer `table`, and `create`, `append` and `release` at the least.
+    """
+
+    refuses: ClassVar[frozenset[str]] = frozenset()
+    """The misuse that the allocator promises to reject, by reason; any other misuse is not tried."""
+
+    headroom: ClassVar[int] = 0
+    """Free blocks that the allocator may keep back: it may claim to be full with fewer than these."""
+
+    first_block: ClassVar[int] = 0
+    """The id of the first usable block; engines that reserve block 0 say 1."""
+
+    block_sizes: ClassVar[range] = range(1, 4097)
+    """The block sizes that the allocator takes."""
+
+    def __init__(self, config: Configuration) -> None:
+        self.config = config
+
+    def outcome_of(self, error: Exception) -> Outcome | None:
+        """What an exception of the allocator's means, where its API documents that meaning.
+
+        None lets the exception through, and lockstep turns it into a verdict.
+        """
+        return None
+
+    def table(self, request: str) -> Sequence[int]:
+        """The block ids of a live request, in order, `ceil(length / block_size)` of them."""
+        raise NotImplementedError
+
+    def free_blocks(self) -> int | None:
+        """How many blocks the allocator says are free; None when it keeps no count."""
+        return None
+
+    def holders(self) -> dict[int, int] | None:
+        """Block id to the number of owners and pins that the allocator counts, held blocks only;
+        None when it keeps no such count."""
+        return None
+
+
+def operations_of(adapter: type[Adapter]) -> tuple[type[Operation], ...]:
+    """The operations that an allocator can do."""
+    return tuple(operation for operation in OPERATIONS if hasattr(adapter, operation.verb))
+
+
+def perform(adapter: Adapter, operation: Operation) -> Outcome:
+    """Carry out one operation on an allocator."""
+    try:
+        outcome: Outcome | None = getattr(adapter, operation.verb)(*operation.arguments())
+    except Exception as error:
+        meaning = adapter.outcome_of(error)
+        if meaning is None:
+            raise
+        return meaning
+    return Done() if outcome is None else outcome

@@ -1,0 +1,125 @@
+"""A trace: a configuration and a list of operations, in JSON.  The one currency of the house."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from kvoracle.model.errors import UsageError
+from kvoracle.model.operations import AnyOperation, Done, Outcome, OutOfBlocks, Rejected
+
+VERSION = 1
+FILE_BYTES_MAX = 64 * 1024 * 1024
+OPERATIONS_MAX = 1_000_000
+
+
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool: how many usable blocks, and how many token slots in each."""
+
+    blocks: Annotated[int, Meta(ge=1, le=16_777_216)]
+    block_size: Annotated[int, Meta(ge=1, le=4096)]
+
+
+class Expected(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What an operation must do, whatever the allocator: the outcome, and the free blocks after it."""
+
+    outcome: str
+    free: int
+    reason: str = ""
+    refused: list[str] = []
+
+    @classmethod
+    def of(cls, outcome: Outcome, free: int) -> "Expected":
+        if isinstance(outcome, Done):
+            return cls("ok", free, refused=list(outcome.refused))
+        if isinstance(outcome, OutOfBlocks):
+            return cls("out of blocks", free)
+        return cls("rejected", free, reason=outcome.reason)
+
+
+class Trace(msgspec.Struct, forbid_unknown_fields=True):
+    """Operations to carry out on a fresh pool.
+
+    `expected`, where given, has one entry an operation.  `flags` are short labels explained in
+    `notes`; `origin` says where the trace came from.
+    """
+
+    config: Configuration
+    operations: Annotated[list[AnyOperation], Meta(max_length=OPERATIONS_MAX)]
+    version: int = VERSION
+    expected: list[Expected] = []
+    flags: list[str] = []
+    notes: dict[str, str] = {}
+    origin: dict[str, str | int] = {}
+
+
+class _Header(msgspec.Struct):
+    version: int
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Write a trace, one operation a line so that a diff can be read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(trace), encoding="utf-8")
+
+
+def render(trace: Trace) -> str:
+    """The JSON text of a trace."""
+    fields: dict[str, Any] = msgspec.to_builtins(trace)
+    fields = {"version": fields.pop("version"), **fields}
+    lines = [f'"{name}": {_render(value)}' for name, value in fields.items() if value]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read(path: Path) -> Trace:
+    """Read a trace; a file that is not one is a UsageError."""
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes > FILE_BYTES_MAX:
+            raise UsageError(
+                f"{path} has {size_bytes:,} bytes, more than the {FILE_BYTES_MAX:,} of the largest"
+                " trace; split it or shorten its token lists."
+            )
+        return parse(path.read_bytes(), str(path))
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise UsageError(f"{path} cannot be read ({problem}); give the path of a trace.") from error
+
+
+def parse(text: bytes, name: str) -> Trace:
+    """Decode a trace from JSON; `name` says in messages where the text came from."""
+    try:
+        version = msgspec.json.decode(text, type=_Header).version
+        if version != VERSION:
+            raise UsageError(
+                f"{name} has trace version {version}, and this kvoracle reads version {VERSION};"
+                " replay it with the kvoracle that wrote it."
+            )
+        trace = msgspec.json.decode(text, type=Trace)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{name} is not a trace ({error}); seeds/README.md describes the format."
+        ) from error
+    if trace.expected and len(trace.expected) != len(trace.operations):
+        raise UsageError(
+            f"{name} has {len(trace.operations)} operations but {len(trace.expected)} expected"
+            " outcomes; give one for each operation or none."
+        )
+    return trace
+
+
+def outcome_in_words(outcome: Outcome) -> str:
+    """An outcome as a user reads it."""
+    if isinstance(outcome, Done):
+        return f"ok, refused {', '.join(outcome.refused)}" if outcome.refused else "ok"
+    if isinstance(outcome, Rejected):
+        return f"rejected: {outcome.reason}"
+    return "out of blocks"
+
+
+def _render(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        items = ",\n".join("  " + msgspec.json.encode(item).decode() for item in value)
+        return f"[\n{items}\n]"
+    return msgspec.json.encode(value).decode()
