@@ -4,6 +4,7 @@ A new operation is a class here, a method of the same name on the reference and 
 can do it, and nothing else: its field types tell both engines how to draw it.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -24,7 +25,7 @@ Token = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Tokens = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "tokens"})]
 TokenEach = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "token each"})]
 
-Writes = dict[str, tuple[object, ...]]
+Writes = dict[str, tuple[int, ...]]
 
 
 def _verb(class_name: str) -> str:
@@ -43,7 +44,7 @@ class Operation(msgspec.Struct, frozen=True, tag_field="op", tag=_verb):
     def arguments(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__struct_fields__)
 
-    def perform(self, target: Any, writes: Writes) -> Any:
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
         """Carry this out on an oracle, with `writes` in place of the tokens."""
         return getattr(target, self.verb)(*self.arguments())
 
@@ -63,7 +64,7 @@ class Append(Operation, frozen=True):
     def writes(self) -> Writes:
         return {self.request: self.tokens}
 
-    def perform(self, target: Any, writes: Writes) -> Any:
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
         return target.append(self.request, *writes[self.request])
 
 
@@ -78,7 +79,7 @@ class AppendEach(Operation, frozen=True):
             request: (token,) for request, token in zip(self.requests, self.tokens, strict=False)
         }
 
-    def perform(self, target: Any, writes: Writes) -> Any:
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
         tokens = [writes[request][0] for request in self.requests if request in writes]
         return target.append_each(self.requests, tokens)
 

@@ -29,6 +29,10 @@ class Rejected(ValueError):
 class WrongChoice(AssertionError):
     """The pages that an allocator took were not its to take; nothing was changed."""
 
+    def __init__(self, message: str, page: int | None = None) -> None:
+        super().__init__(message)
+        self.page = page
+
 
 @dataclass
 class Page:
@@ -99,7 +103,7 @@ class PagedKV:
             self.pages[table[position // self.block_size]].tokens.append(token)
 
     def append_each(self, requests: Sequence[str], tokens: Sequence[object]) -> list[str]:
-        """Write one token to each request, in order; the result names those refused for want of pages."""
+        """Write one token to each request, in order; the result names those that found no page."""
         # check
         self._check_batch(requests)
         if len(requests) != len(tokens):
@@ -178,7 +182,7 @@ class PagedKV:
         return sum(len(self.pages[page].tokens) for page in self._table(request))
 
     def check(self) -> None:
-        """Recompute every invariant from scratch; BrokenInvariant names the page and its holders."""
+        """Recompute every invariant; BrokenInvariant names the page and its holders."""
         for invariant in INVARIANTS:
             for broken in invariant(self):
                 raise BrokenInvariant(invariant.__name__, broken)
@@ -210,7 +214,7 @@ class PagedKV:
         held_by_others = len(self.pages[tail].owners) > 1 or self.pages[tail].pins
         return tail if held_by_others else None
 
-    def _smallest(self, request: str, positions: list[int]) -> list[int]:
+    def _smallest(self, _request: str, positions: list[int]) -> list[int]:
         return heapq.nsmallest(len(positions), self.free)
 
     def _take(self, request: str, positions: list[int]) -> list[int]:
@@ -219,9 +223,10 @@ class PagedKV:
             raise WrongChoice(f"{len(positions)} pages were needed and {len(taken)} taken")
         for index, page in enumerate(taken):
             if page in taken[:index]:
-                raise WrongChoice(f"page {page} was taken twice in one call")
+                raise WrongChoice(f"page {page} was taken twice in one call", page)
             if page not in self.free:
-                raise WrongChoice(f"{describe(self, page)} was taken for {request!r} but is not free")
+                said = f"{describe(self, page)} was taken for {request!r} but is not free"
+                raise WrongChoice(said, page)
         for page in taken:
             self.free.remove(page)
         heapq.heapify(self.free)

@@ -1,0 +1,250 @@
+"""One trace on the reference and on an allocator together, over one KV memory.
+
+For each operation the reference is asked first.  Where it needs blocks it asks back which ones, and
+that is the moment at which the allocator is called: the reference is told the allocator's choice and
+judges it.  Then stamps move through the allocator's own tables and slots, every sequence is read
+back, and every count is compared.  The first difference is a `Violation`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from kvoracle.model import witnesses
+from kvoracle.model.adapters.base import Adapter, perform
+from kvoracle.model.memory import KVMemory, ListMemory, Stamp
+from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks, Rejected
+from kvoracle.model.trace import Configuration, outcome_in_words
+from kvoracle.reference import BrokenInvariant, ListOracle, PagedKV, WrongChoice
+from kvoracle.reference import Rejected as ReferenceRejected
+
+Factory = Callable[[Configuration], Adapter]
+MakeMemory = Callable[[int, int], KVMemory]
+Stamps = dict[str, tuple[Stamp, ...]]
+EPOCH = 1
+
+
+class Violation(Exception):
+    """The allocator did what the reference does not allow.
+
+    `rule` names the kind of difference; shrinking keeps it.  `block` is the block concerned, if one is.
+    """
+
+    def __init__(self, rule: str, message: str, block: int | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.message = message
+        self.block = block
+
+
+class Lockstep:
+    """The reference, the list oracle, an allocator and a KV memory, moved together.
+
+    `step` carries out one operation and returns its outcome, or None when the operation is misuse
+    that the allocator does not promise to reject: it was then not tried.
+    """
+
+    def __init__(
+        self, factory: Factory, config: Configuration, make_memory: MakeMemory = ListMemory
+    ) -> None:
+        self.adapter = factory(config)
+        first = self.adapter.first_block
+        self.config = config
+        self.reference = PagedKV(
+            config.blocks, config.block_size, first_page=first, choose=self._choose
+        )
+        self.lists = ListOracle()
+        self.memory = make_memory(first + config.blocks, config.block_size)
+        self.witnessed: Counter[str] = Counter()
+        self._operation: Operation
+        self._actual: Outcome | None = None
+
+    def step(self, operation: Operation) -> Outcome | None:
+        """Carry out one operation on both sides and check everything."""
+        self._operation = operation
+        self._actual = None
+        stamped = self._stamp(operation)
+        expected = self._expect(operation, stamped)
+        if isinstance(expected, Rejected) and expected.reason not in self.adapter.refuses:
+            return None
+        actual = self._call_allocator()
+        self._compare_outcomes(expected, actual)
+        if isinstance(expected, Done):
+            self._move(operation, stamped, actual)
+        self._check()
+        return actual
+
+    def _stamp(self, operation: Operation) -> Stamps:
+        sequences = self.lists.sequences
+        return {
+            request: tuple(
+                Stamp(request, position, token, EPOCH)
+                for position, token in enumerate(tokens, start=len(sequences.get(request, ())))
+            )
+            for request, tokens in operation.writes().items()
+        }
+
+    def _expect(self, operation: Operation, stamped: Stamps) -> Outcome:
+        """What the reference does, told by `_choose` which blocks the allocator took."""
+        try:
+            foreseen = self._foresee(operation)
+            refused = operation.perform(self.reference, stamped)
+        except ReferenceRejected as error:
+            return Rejected(error.reason)
+        except MemoryError:
+            self.witnessed.update(foreseen)
+            return OutOfBlocks()
+        except WrongChoice as error:
+            raise self._violation("choice", str(error), error.page) from None
+        self.witnessed.update(foreseen)
+        return Done(refused=refused if operation.writes() and refused else [])
+
+    def _foresee(self, operation: Operation) -> list[str]:
+        try:
+            return witnesses.about_to_happen(self.reference, operation)
+        except (KeyError, ReferenceRejected):
+            return []
+
+    def _choose(self, request: str, positions: list[int]) -> Sequence[int]:
+        """The reference has room and asks which blocks the allocator took: now it is called."""
+        actual = self._call_allocator()
+        need, free = len(positions), len(self.reference.free)
+        if not isinstance(actual, Done) or request in actual.refused:
+            if not isinstance(actual, Rejected) and free - need < self.adapter.headroom:
+                raise MemoryError
+            did = outcome_in_words(actual)
+            raise self._violation("outcome", f"{need} of {free} free blocks needed, yet: {did}")
+        table = self._table(request)
+        if len(table) <= positions[-1]:
+            raise self._violation(
+                "table",
+                f"the table of {request!r} is {table}: {positions[-1] + 1} blocks are needed",
+            )
+        return [table[position] for position in positions]
+
+    def _call_allocator(self) -> Outcome:
+        if self._actual is None:
+            try:
+                self._actual = perform(self.adapter, self._operation)
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}".rstrip(": ")
+                raise self._violation("exception", f"the allocator raised {said}") from error
+        return self._actual
+
+    def _table(self, request: str) -> list[int]:
+        try:
+            return list(self.adapter.table(request))
+        except Exception as error:
+            said = f"the allocator has no table for {request!r} ({type(error).__name__}: {error})"
+            raise self._violation("table", said) from error
+
+    def _compare_outcomes(self, expected: Outcome, actual: Outcome) -> None:
+        same = type(expected) is type(actual)
+        if isinstance(expected, Done) and isinstance(actual, Done):
+            same = expected.refused == actual.refused
+        if not same:
+            said, should = outcome_in_words(actual), outcome_in_words(expected)
+            raise self._violation("outcome", f"answered {said!r}, and must answer {should!r}")
+
+    def _move(self, operation: Operation, stamped: Stamps, actual: Outcome) -> None:
+        """Copies first, then the new tokens, each where the allocator says."""
+        assert isinstance(actual, Done)
+        if actual.copies:
+            self._copy(actual.copies)
+        for request, stamps in stamped.items():
+            if request not in actual.refused:
+                self._write(request, stamps, actual.slots.get(request))
+        if not stamped:
+            operation.perform(self.lists, stamped)
+
+    def _copy(self, copies: list[tuple[int, int]]) -> None:
+        for pair in copies:
+            if not all(block in self.reference.usable for block in pair):
+                raise self._violation("slots", f"the copy {pair} leaves the pool")
+        self.memory.copy(copies)
+
+    def _write(self, request: str, stamps: Sequence[Stamp], slots: list[int] | None) -> None:
+        if slots is None:
+            slots = self._slots_of(request, len(stamps))
+        if len(slots) != len(stamps):
+            said = f"{len(slots)} slots for the {len(stamps)} new tokens of {request!r}"
+            raise self._violation("slots", said)
+        for slot in slots:
+            if slot // self.config.block_size not in self.reference.usable:
+                raise self._violation("slots", f"slot {slot} of {request!r} is outside the pool")
+        self.memory.write(slots, stamps)
+        self.lists.append(request, *(stamp.token for stamp in stamps))
+
+    def _slots_of(self, request: str, count: int) -> list[int]:
+        first = len(self.lists.read(request))
+        table, size = self._table(request), self.config.block_size
+        return [table[p // size] * size + p % size for p in range(first, first + count)]
+
+    def _check(self) -> None:
+        """Everything, after every operation."""
+        try:
+            self.reference.check()
+        except BrokenInvariant as error:
+            raise self._violation("reference", str(error)) from error
+        self._check_tables_and_contents()
+        self._check_pinned_contents()
+        self._check_counts()
+
+    def _check_tables_and_contents(self) -> None:
+        read, pages = self.memory.read, self.reference.pages
+        for request, expected in self.reference.tables.items():
+            table = self._table(request)
+            if table != expected:
+                raise self._wrong_table(request, table, expected)
+            tokens: list[object] = []
+            for block in table:
+                stamps = pages[block].tokens
+                if read(block)[: len(stamps)] != stamps:
+                    raise self._wrong_contents(request, block, table.index(block))
+                tokens += [stamp.token for stamp in stamps]  # type: ignore[attr-defined]
+            if tokens != self.lists.read(request):
+                raise self._violation("reference", f"{request!r} differs from the list oracle")
+
+    def _check_pinned_contents(self) -> None:
+        for name, transfer in self.reference.transfers.items():
+            for page, contents in zip(transfer.pages, transfer.contents, strict=True):
+                if self.memory.read(page)[: len(contents)] != contents:
+                    said = f"block {page} changed while transfer {name!r} reads it"
+                    raise self._violation("pinned contents", said, page)
+
+    def _check_counts(self) -> None:
+        free = self.adapter.free_blocks()
+        if free is not None and free != len(self.reference.free):
+            said = f"the allocator counts {free} free blocks: {len(self.reference.free)} are free"
+            raise self._violation("free count", said)
+        counted = self.adapter.holders()
+        if counted is None:
+            return
+        held = self.reference.pages
+        for block in sorted(counted.keys() | held.keys()):
+            holders = len(held[block].owners) + len(held[block].pins) if block in held else 0
+            if counted.get(block, 0) != holders:
+                said = f"the allocator counts {counted.get(block, 0)} holders of block {block}"
+                raise self._violation("holder count", f"{said}: it has {holders}", block)
+
+    def _wrong_table(self, request: str, table: list[int], expected: list[int]) -> Violation:
+        wrong = next((block for block in table if block not in expected), None)
+        said = f"the table of {request!r} is {table}: {expected} is right"
+        return self._violation("table", said, wrong)
+
+    def _wrong_contents(self, request: str, block: int, index: int) -> Violation:
+        expected = self.reference.pages[block].tokens
+        actual = self.memory.read(block)
+        offset = next(i for i, stamp in enumerate(expected) if actual[i] != stamp)
+        position = index * self.config.block_size + offset
+        found, wanted = _in_words(actual[offset]), _in_words(expected[offset])
+        said = f"{request!r} reads {found} at position {position} (block {block}, offset {offset}): "
+        return self._violation("contents", f"{said}{wanted} is right", block)
+
+    def _violation(self, rule: str, message: str, block: int | None = None) -> Violation:
+        return Violation(rule, message.replace("page ", "block "), block)
+
+
+def _in_words(stamp: object) -> str:
+    if not isinstance(stamp, Stamp):
+        return "a slot that was never written"
+    return f"token {stamp.token} that {stamp.request!r} wrote as its position {stamp.position}"

@@ -1,0 +1,126 @@
+"""Run a trace in lockstep, count what happened, and say where it failed."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from kvoracle.model.lockstep import Factory, Lockstep, MakeMemory, Violation
+from kvoracle.model.memory import ListMemory
+from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks
+from kvoracle.model.trace import Expected, Trace, outcome_in_words
+
+SETTING_UP = -1
+"""The index of a failure that came before the first operation."""
+
+
+class Tally(msgspec.Struct):
+    """What a campaign did: operations by verb and kind of outcome, witnesses, and runs."""
+
+    outcomes: dict[tuple[str, str], int] = {}
+    witnesses: dict[str, int] = {}
+    runs: int = 0
+
+    @property
+    def operations(self) -> int:
+        """How many operations were carried out and checked; what was not tried is not counted."""
+        return sum(count for (_, kind), count in self.outcomes.items() if kind != "not tried")
+
+    def add(self, other: "Tally") -> None:
+        """Count what another tally counted too."""
+        for mine, theirs in ((self.outcomes, other.outcomes), (self.witnesses, other.witnesses)):
+            for key, count in theirs.items():  # type: ignore[attr-defined]
+                mine[key] = mine.get(key, 0) + count  # type: ignore[attr-defined]
+        self.runs += other.runs
+
+
+class Failure(msgspec.Struct):
+    """A trace whose last operation is the one that went wrong, and how."""
+
+    trace: Trace
+    rule: str
+    message: str
+    block: int | None = None
+
+    @property
+    def index(self) -> int:
+        """The index of the operation that went wrong; SETTING_UP when there is none."""
+        return len(self.trace.operations) - 1
+
+
+def kind_of(outcome: Outcome | None) -> str:
+    """The column of the outcome table."""
+    if outcome is None:
+        return "not tried"
+    if isinstance(outcome, Done):
+        return "ok"
+    return "out of blocks" if isinstance(outcome, OutOfBlocks) else "rejected"
+
+
+def run(
+    trace: Trace,
+    factory: Factory,
+    tally: Tally | None = None,
+    before_step: Callable[[int], None] | None = None,
+    make_memory: MakeMemory = ListMemory,
+) -> Failure | None:
+    """Carry out a trace; the result is its first failure, the trace cut there, or None."""
+    counted: Counter[tuple[str, str]] = Counter()
+    index = SETTING_UP
+    lockstep = None
+    try:
+        lockstep = start(factory, trace, make_memory)
+        for index, operation in enumerate(trace.operations):
+            if before_step is not None:
+                before_step(index)
+            outcome = lockstep.step(operation)
+            counted[operation.verb, kind_of(outcome)] += 1
+            if trace.expected:
+                _compare_expected(trace.expected[index], outcome, lockstep, operation)
+    except Violation as violation:
+        return Failure(cut(trace, index), violation.rule, violation.message, violation.block)
+    finally:
+        if tally is not None:
+            seen = lockstep.witnessed if lockstep else {}
+            tally.add(Tally(dict(counted), dict(seen), 1))
+    return None
+
+
+def start(factory: Factory, trace: Trace, make_memory: MakeMemory = ListMemory) -> Lockstep:
+    """Set up an empty pool on both sides; an allocator that cannot be made is a Violation."""
+    try:
+        return Lockstep(factory, trace.config, make_memory)
+    except Exception as error:
+        said = f"the allocator cannot be made with {trace.config}: {type(error).__name__}: {error}"
+        raise Violation("exception", said) from error
+
+
+def cut(trace: Trace, index: int) -> Trace:
+    """The trace up to and with an operation."""
+    expected = trace.expected[: index + 1]
+    operations = trace.operations[: index + 1]
+    return msgspec.structs.replace(trace, operations=operations, expected=expected)
+
+
+def with_expected(trace: Trace, factory: Factory) -> Trace:
+    """The trace with the outcome and the free blocks of every operation filled in."""
+    lockstep = start(factory, trace)
+    expected = []
+    for operation in trace.operations:
+        outcome = lockstep.step(operation)
+        if outcome is None:
+            raise ValueError(f"{operation} is misuse that this allocator does not reject")
+        expected.append(Expected.of(outcome, len(lockstep.reference.free)))
+    return msgspec.structs.replace(trace, expected=expected)
+
+
+def _compare_expected(
+    expected: Expected, outcome: Outcome | None, lockstep: Lockstep, operation: Operation
+) -> None:
+    if outcome is None or lockstep.adapter.headroom:
+        return
+    actual = Expected.of(outcome, len(lockstep.reference.free))
+    if actual != expected:
+        said = f"{outcome_in_words(outcome)} with {actual.free} blocks free"
+        recorded = f"{expected.outcome} {expected.reason} with {expected.free} blocks free"
+        raise Violation("expected outcome", f"{operation} gave {said}: the file says {recorded}")

@@ -1,0 +1,190 @@
+"""Make a failing trace as small as it gets while it fails in the same way.
+
+Operations name things by name, so that taking one away leaves the others meaning what they meant;
+delta debugging (Zeller and Hildebrandt, TSE 2002) then needs a few dozen runs.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from kvoracle.model.operations import AnyOperation, Operation, kinds
+from kvoracle.model.run import Failure
+from kvoracle.model.trace import Configuration, Trace
+
+Fails = Callable[[Trace], Failure | None]
+RUNS_MAX = 5_000
+
+
+class _Search:
+    """The smallest failure so far, and the number of runs that are left."""
+
+    def __init__(self, failure: Failure, fails: Fails, runs_max: int) -> None:
+        self.best = failure
+        self.fails = fails
+        self.runs_left = runs_max
+
+    def improves(self, candidate: Trace) -> bool:
+        """Whether a smaller trace fails by the same rule; it is kept then."""
+        if self.runs_left == 0:
+            return False
+        self.runs_left -= 1
+        failure = self.fails(candidate)
+        if failure is None or failure.rule != self.best.rule:
+            return False
+        self.best = failure
+        return True
+
+    def replace(self, index: int, operation: Operation) -> bool:
+        operations = list(self.best.trace.operations)
+        operations[index] = operation  # type: ignore[call-overload]
+        return self.improves(_with(self.best.trace, operations))
+
+
+def shrink(failure: Failure, fails: Fails, runs_max: int = RUNS_MAX) -> Failure:
+    """The smallest failure found within `runs_max` runs; `fails` runs a trace from scratch."""
+    search = _Search(failure, fails, runs_max)
+    size_before = None
+    while size_before != _size(search.best.trace):
+        size_before = _size(search.best.trace)
+        _drop_operations(search)
+        _simplify_operations(search)
+        _merge_names(search)
+        _reduce_pool(search)
+    _rename(search)
+    return search.best
+
+
+def _drop_operations(search: _Search) -> None:
+    """Drop runs of operations, long runs first, then every pair."""
+    length = len(search.best.trace.operations) // 2
+    while length >= 1:
+        first = 0
+        while first < len(search.best.trace.operations):
+            kept = list(search.best.trace.operations)
+            del kept[first : first + length]
+            if not search.improves(_with(search.best.trace, kept)):
+                first += length
+        length //= 2
+    _drop_pairs(search)
+
+
+def _drop_pairs(search: _Search) -> None:
+    """A create and its release go together or not at all."""
+    operations = search.best.trace.operations
+    if len(operations) > 24:
+        return
+    for second in range(len(operations) - 1, 0, -1):
+        for first in range(second):
+            kept = [o for i, o in enumerate(operations) if i not in (first, second)]
+            if search.improves(_with(search.best.trace, kept)):
+                return
+
+
+def _simplify_operations(search: _Search) -> None:
+    """Fewer tokens, fewer requests in a batch."""
+    index = 0
+    while index < len(search.best.trace.operations):
+        for simpler in _simpler(search.best.trace.operations[index]):
+            if search.replace(index, simpler):
+                break
+        else:
+            index += 1
+
+
+def _simpler(operation: AnyOperation) -> Iterator[Operation]:
+    fields = kinds(type(operation))
+    lists = [name for name, kind in fields.items() if kind in ("tokens", "token each", "requests")]
+    if not lists:
+        return
+    longest = len(getattr(operation, lists[0]))
+    for count in (1, longest // 2, longest - 1):
+        if 0 < count < longest:
+            for part in (slice(count), slice(longest - count, longest)):
+                shorter = {name: getattr(operation, name)[part] for name in lists}
+                yield msgspec.structs.replace(operation, **shorter)
+
+
+def _merge_names(search: _Search) -> None:
+    """Let one request do the work of two."""
+    names = _names(search.best.trace)
+    for kind in names:
+        for later in reversed(names[kind][1:]):
+            for earlier in names[kind][: names[kind].index(later)]:
+                if search.improves(_renamed(search.best.trace, {(kind, later): earlier})):
+                    break
+
+
+def _reduce_pool(search: _Search) -> None:
+    """Fewer blocks, smaller blocks."""
+    for field in ("block_size", "blocks"):
+        for value in range(1, getattr(search.best.trace.config, field)):
+            config: Configuration = msgspec.structs.replace(
+                search.best.trace.config, **{field: value}
+            )
+            if search.improves(msgspec.structs.replace(search.best.trace, config=config)):
+                break
+
+
+def _rename(search: _Search) -> None:
+    """Requests a, b, c ..., transfers t1, t2 ... and tokens 1, 2 ..., in order of appearance."""
+    trace = search.best.trace
+    names = _names(trace)
+    plain = {("request", name): _letter(i) for i, name in enumerate(names["request"])}
+    plain |= {("transfer", name): f"t{i + 1}" for i, name in enumerate(names["transfer"])}
+    search.improves(_renamed(trace, plain, first_token=1))
+
+
+def _letter(index: int) -> str:
+    return "abcdefghijklmnopqrstuvwxyz"[index] if index < 26 else f"r{index}"
+
+
+def _names(trace: Trace) -> dict[str, list[str]]:
+    """The request and transfer names of a trace in order of appearance."""
+    names: dict[str, dict[str, None]] = {"request": {}, "transfer": {}}
+    for operation in trace.operations:
+        for field, kind in kinds(type(operation)).items():
+            value = getattr(operation, field)
+            if kind in _KIND_OF_NAME:
+                names[_KIND_OF_NAME[kind]].update(
+                    dict.fromkeys(value if kind == "requests" else [value])
+                )
+    return {kind: list(found) for kind, found in names.items()}
+
+
+_KIND_OF_NAME = {
+    "request": "request",
+    "new request": "request",
+    "requests": "request",
+    "transfer": "transfer",
+    "new transfer": "transfer",
+}
+
+
+def _renamed(
+    trace: Trace, names: dict[tuple[str, str], str], first_token: int | None = None
+) -> Trace:
+    next_token = first_token
+    operations = []
+    for operation in trace.operations:
+        changed = {}
+        for field, kind in kinds(type(operation)).items():
+            value = getattr(operation, field)
+            if kind == "requests":
+                changed[field] = tuple(names.get(("request", name), name) for name in value)
+            elif kind in _KIND_OF_NAME:
+                changed[field] = names.get((_KIND_OF_NAME[kind], value), value)
+            elif next_token is not None:
+                changed[field] = tuple(range(next_token, next_token + len(value)))
+                next_token += len(value)
+        operations.append(msgspec.structs.replace(operation, **changed))
+    return _with(trace, operations)
+
+
+def _with(trace: Trace, operations: list[AnyOperation]) -> Trace:
+    return msgspec.structs.replace(trace, operations=operations, expected=[])
+
+
+def _size(trace: Trace) -> tuple[int, int, int]:
+    tokens = sum(len(t) for operation in trace.operations for t in operation.writes().values())
+    return len(trace.operations), tokens, trace.config.blocks * trace.config.block_size

@@ -1,0 +1,148 @@
+"""The seeded walk: a 64-bit seed becomes a trace, the same for ever.
+
+Each walk draws its own weights: some operations are switched off and the rest are wildly uneven
+(swarm testing, Groce et al., ISSTA 2012).  Pools are small and sequences end at k*B - 1, k*B and
+k*B + 1, because that is where allocators break.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from kvoracle.model.operations import OPERATIONS, AnyOperation, Append, Create, Operation, kinds
+from kvoracle.model.random64 import Random64
+from kvoracle.model.trace import Configuration, Trace
+from kvoracle.reference import PagedKV, Rejected
+
+REQUEST_NAMES = tuple("abcdefgh")
+TRANSFER_NAMES = ("t1", "t2", "t3", "t4")
+ANY_BLOCK_SIZE = range(1, 4097)
+
+
+def walk(
+    seed: int,
+    operations: Sequence[type[Operation]] = OPERATIONS,
+    block_sizes: range = ANY_BLOCK_SIZE,
+) -> Trace:
+    """The trace of a seed, of these operations, on a block size that the allocator takes."""
+    random = Random64(seed)
+    config = _geometry(random, block_sizes)
+    weights = _weights(random, operations)
+    drawing = _Drawing(random, config)
+    steps = 20 + random.below(180)
+    trace = Trace(config, [drawing.operation(weights) for _ in range(steps)])
+    trace.origin = {"engine": "walk", "seed": seed}
+    return trace
+
+
+def _geometry(random: Random64, block_sizes: range) -> Configuration:
+    large = random.below(64) == 0
+    blocks = 16 + random.below(48) if large else 2 + random.below(7)
+    size = 5 + random.below(28) if large else 1 + random.below(4)
+    return Configuration(blocks, min(max(size, block_sizes[0]), block_sizes[-1]))
+
+
+def _weights(
+    random: Random64, operations: Sequence[type[Operation]]
+) -> list[tuple[type[Operation], int]]:
+    """One entry an operation that is switched on; without `create` and `append` nothing happens."""
+    weights = []
+    for operation in operations:
+        weight, is_on = 1 << random.below(6), random.below(4) > 0
+        if operation is Append:
+            weights.append((operation, 4 * weight))
+        elif is_on or operation is Create:
+            weights.append((operation, weight))
+    return weights
+
+
+class _Drawing:
+    """Draws operations, knowing from a reference of its own which names are live."""
+
+    def __init__(self, random: Random64, config: Configuration) -> None:
+        self.below = random.below
+        self.block_size = config.block_size
+        self.foresight = PagedKV(config.blocks, config.block_size)
+        self.tokens = 0
+        self.request = ""
+
+    def operation(self, weights: list[tuple[type[Operation], int]]) -> AnyOperation:
+        """Draw one operation and foresee what it does."""
+        chosen = self._weighted(weights) if self.foresight.tables else Create
+        fields = {name: _DRAWS[kind](self) for name, kind in _KINDS[chosen]}
+        operation = chosen(**fields)
+        try:
+            operation.perform(self.foresight, operation.writes())
+        except (MemoryError, Rejected):
+            pass
+        return cast(AnyOperation, operation)
+
+    def new_request(self) -> str:
+        return self._prefer([name for name in REQUEST_NAMES if not self._is_live(name)])
+
+    def live_request(self) -> str:
+        self.request = self._prefer(list(self.foresight.tables))
+        return self.request
+
+    def live_requests(self) -> tuple[str, ...]:
+        live = list(self.foresight.tables)
+        count = 1 + self.below(len(live)) if live else 1
+        first = self.below(max(len(live), 1))
+        chosen = (live * 2)[first : first + count] or [REQUEST_NAMES[0]]
+        self.batch = len(chosen)
+        return tuple(chosen)
+
+    def new_transfer(self) -> str:
+        unused = [name for name in TRANSFER_NAMES if name not in self.foresight.transfers]
+        return self._pick(unused or list(TRANSFER_NAMES), TRANSFER_NAMES)
+
+    def live_transfer(self) -> str:
+        return self._pick(list(self.foresight.transfers), TRANSFER_NAMES)
+
+    def some_tokens(self) -> tuple[int, ...]:
+        """Up to an edge of a block half of the time, any small number otherwise."""
+        size = self.block_size
+        if self.below(2) == 0:
+            return self._fresh_tokens(1 + self.below(2 * size))
+        length = self.foresight.length(self.request) if self._is_live(self.request) else 0
+        edge = size * (1 + self.below(2)) - 1 + self.below(3)
+        return self._fresh_tokens(max(edge - length % size, 1))
+
+    def token_each(self) -> tuple[int, ...]:
+        return self._fresh_tokens(self.batch)
+
+    def _fresh_tokens(self, count: int) -> tuple[int, ...]:
+        first = self.tokens + 1
+        self.tokens += count
+        return tuple(range(first, first + count))
+
+    def _weighted(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
+        mark = self.below(sum(weight for _, weight in weights))
+        for operation, weight in weights:
+            mark -= weight
+            if mark < 0:
+                return operation
+        raise AssertionError("the mark is below the sum of the weights")
+
+    def _is_live(self, request: str) -> bool:
+        return request in self.foresight.tables
+
+    def _prefer(self, names: list[str]) -> str:
+        return self._pick(names, REQUEST_NAMES)
+
+    def _pick(self, preferred: list[str], every: Sequence[str]) -> str:
+        """One of the preferred names, and once in sixteen any name, for the sake of misuse."""
+        if preferred and self.below(16) > 0:
+            return preferred[self.below(len(preferred))]
+        return every[self.below(len(every))]
+
+
+_KINDS = {operation: tuple(kinds(operation).items()) for operation in OPERATIONS}
+_DRAWS: dict[str, Callable[[_Drawing], object]] = {
+    "new request": _Drawing.new_request,
+    "request": _Drawing.live_request,
+    "requests": _Drawing.live_requests,
+    "new transfer": _Drawing.new_transfer,
+    "transfer": _Drawing.live_transfer,
+    "tokens": _Drawing.some_tokens,
+    "token each": _Drawing.token_each,
+}
