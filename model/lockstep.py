@@ -16,6 +16,7 @@ from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks, Rej
 from kvoracle.model.trace import Configuration, outcome_in_words
 from kvoracle.reference import BrokenInvariant, ListOracle, PagedKV, WrongChoice
 from kvoracle.reference import Rejected as ReferenceRejected
+from kvoracle.reference.invariants import describe
 
 Factory = Callable[[Configuration], Adapter]
 MakeMemory = Callable[[int, int], KVMemory]
@@ -39,8 +40,8 @@ class Violation(Exception):
 class Lockstep:
     """The reference, the list oracle, an allocator and a KV memory, moved together.
 
-    `step` carries out one operation and returns its outcome, or None when the operation is misuse
-    that the allocator does not promise to reject: it was then not tried.
+    `step` carries out one operation and returns its outcome, or None when it was not tried: the
+    allocator has no such operation, or it is misuse that the allocator does not promise to reject.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class Lockstep:
 
     def step(self, operation: Operation) -> Outcome | None:
         """Carry out one operation on both sides and check everything."""
+        if not hasattr(self.adapter, operation.verb):
+            return None
         self._operation = operation
         self._actual = None
         stamped = self._stamp(operation)
@@ -119,7 +122,15 @@ class Lockstep:
                 "table",
                 f"the table of {request!r} is {table}: {positions[-1] + 1} blocks are needed",
             )
+        self._check_copied(request, positions[0], table)
         return [table[position] for position in positions]
+
+    def _check_copied(self, request: str, position: int, table: list[int]) -> None:
+        before = self.reference.tables[request]
+        if position < len(before) and table[position] == before[position]:
+            tail = describe(self.reference, table[position])
+            said = f"{request!r} is about to write {tail} in place: it must be copied first"
+            raise self._violation("copy", said, table[position])
 
     def _call_allocator(self) -> Outcome:
         if self._actual is None:
@@ -237,7 +248,9 @@ class Lockstep:
         offset = next(i for i, stamp in enumerate(expected) if actual[i] != stamp)
         position = index * self.config.block_size + offset
         found, wanted = _in_words(actual[offset]), _in_words(expected[offset])
-        said = f"{request!r} reads {found} at position {position} (block {block}, offset {offset}): "
+        said = (
+            f"{request!r} reads {found} at position {position} (block {block}, offset {offset}): "
+        )
         return self._violation("contents", f"{said}{wanted} is right", block)
 
     def _violation(self, rule: str, message: str, block: int | None = None) -> Violation:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -28,10 +29,14 @@ class Tally(msgspec.Struct):
 
     def add(self, other: "Tally") -> None:
         """Count what another tally counted too."""
-        for mine, theirs in ((self.outcomes, other.outcomes), (self.witnesses, other.witnesses)):
-            for key, count in theirs.items():  # type: ignore[attr-defined]
-                mine[key] = mine.get(key, 0) + count  # type: ignore[attr-defined]
+        _add(self.outcomes, other.outcomes)
+        _add(self.witnesses, other.witnesses)
         self.runs += other.runs
+
+
+def _add(total: dict[Any, int], more: dict[Any, int]) -> None:
+    for key, count in more.items():
+        total[key] = total.get(key, 0) + count
 
 
 class Failure(msgspec.Struct):

@@ -45,7 +45,7 @@ def _weights(
     random: Random64, operations: Sequence[type[Operation]]
 ) -> list[tuple[type[Operation], int]]:
     """One entry an operation that is switched on; without `create` and `append` nothing happens."""
-    weights = []
+    weights: list[tuple[type[Operation], int]] = []
     for operation in operations:
         weight, is_on = 1 << random.below(6), random.below(4) > 0
         if operation is Append:

@@ -65,8 +65,10 @@ def _append(kv: PagedKV, operation: Append) -> Iterator[str]:
         return
     if tail is not None:
         shared = len(kv.pages[tail].owners) > 1
-        yield "append copies a shared tail" if shared else (
-            "append copies a pinned tail of its only owner"
+        yield (
+            "append copies a shared tail"
+            if shared
+            else ("append copies a pinned tail of its only owner")
         )
     elif fresh == 0:
         yield "append fills the tail in place"

@@ -1,0 +1,39 @@
+"""Check an allocator from Python: a counterexample pasted into a test, or a file of one."""
+
+from collections.abc import Sequence
+
+from kvoracle.model.adapters.base import Adapter
+from kvoracle.model.found import describe
+from kvoracle.model.operations import AnyOperation
+from kvoracle.model.registry import Target, resolve, target_of
+from kvoracle.model.run import run
+from kvoracle.model.trace import Configuration, Trace
+
+
+def check(
+    allocator: str | type[Adapter],
+    *,
+    blocks: int,
+    block_size: int,
+    operations: Sequence[AnyOperation],
+) -> None:
+    """AssertionError, with everything a reader needs, where the allocator breaks a rule.
+
+    `allocator` is a name as on the command line, or an Adapter class.
+    """
+    check_trace(allocator, Trace(Configuration(blocks, block_size), list(operations)))
+
+
+def check_trace(allocator: str | type[Adapter], trace: Trace) -> None:
+    """As `check`, for a trace, e.g. one read from a file."""
+    target = as_target(allocator)
+    failure = run(trace, target.factory)
+    if failure is not None:
+        raise AssertionError(describe(failure, target))
+
+
+def as_target(allocator: str | type[Adapter]) -> Target:
+    """The target of a name or of an Adapter class."""
+    if isinstance(allocator, str):
+        return resolve(allocator)
+    return target_of(f"{allocator.__module__}:{allocator.__qualname__}", allocator)

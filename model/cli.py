@@ -1,0 +1,221 @@
+"""The command `kvoracle`.  Exit 0: nothing found; 1: a violation; 2: bad usage or input."""
+
+import re
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from kvoracle import __version__
+from kvoracle.model import found, registry, report
+from kvoracle.model.campaign import Plan, Result, conduct
+from kvoracle.model.child import run_isolated
+from kvoracle.model.engines import ENGINES
+from kvoracle.model.errors import UsageError
+from kvoracle.model.random64 import parse_seed
+from kvoracle.model.registry import ALLOCATORS, Target, resolve
+from kvoracle.model.trace import Trace, read
+
+EXIT_NOTHING_FOUND, EXIT_VIOLATION, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+HYPOTHESIS_OPERATIONS_ONE_IN = 20
+WORKERS_MAX = 256
+
+app = typer.Typer(
+    help="Verify paged KV-cache allocators against a reference that judges every operation.",
+    epilog="Exit codes: 0 nothing found, 1 a violation, 2 bad usage or input, 130 interrupted.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+AllocatorOption = Annotated[
+    str, typer.Option(help="A name that `kvoracle allocators` lists, or package.module:factory.")
+]
+
+
+@app.command()
+def fuzz(
+    allocator: AllocatorOption = "impl",
+    engine: Annotated[str, typer.Option(help="walk, hypothesis or both.")] = "both",
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="How long: 30s, 5m, or 100000ops. Of both engines each gets half of the time,"
+            " or Hypothesis, which is slower, one in twenty of the operations."
+        ),
+    ] = "30s",
+    seed: Annotated[
+        str | None, typer.Option(help="An integer or a git hash; drawn and shown without it.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="How many processes.")] = 1,
+) -> None:
+    """Search an allocator for a violation, and shrink and save the first one found."""
+    plan = Plan(_engines(engine, budget), _seed(seed), _workers(workers))
+    target = resolve(allocator)
+    out = report.console()
+    report.announce(out, target, plan, budget)
+    with report.Progress(out) as progress:
+        result = conduct(target, plan, progress.show)
+    report.summarize(out, target, result)
+    _show_found(out, target, result)
+    report.conclude(out, target, result)
+    line = report.reproduce_line(allocator, engine, budget, plan)
+    out.print(f"Reproduce with: {line}", markup=False)
+    raise typer.Exit(_exit_code(target, result))
+
+
+@app.command()
+def replay(
+    files: Annotated[list[Path], typer.Argument(help="Traces, or folders of them.")],
+    allocator: Annotated[
+        str | None,
+        typer.Option(help="The allocator; without it the one that the trace names, or impl."),
+    ] = None,
+) -> None:
+    """Run saved traces in lockstep once more."""
+    traces = [(path, read(path)) for path in _trace_files(files)]
+    targets = {name: resolve(name) for name in {_allocator_of(t, allocator) for _, t in traces}}
+    out = report.console()
+    passed = failed = skipped = 0
+    for path, trace in traces:
+        target = targets[_allocator_of(trace, allocator)]
+        if trace.config.block_size not in target.block_sizes:
+            out.print(f"skipped  {path}: {target.name} has no blocks of {trace.config.block_size}")
+            skipped += 1
+            continue
+        failure = run_isolated(trace, target)
+        passed, failed = passed + (failure is None), failed + (failure is not None)
+        out.print(f"{'passed' if failure is None else 'FAILED'}   {path} on {target.name}")
+        if failure is not None:
+            out.print(found.describe(failure, target) + "\n", markup=False)
+    out.print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    if skipped == len(traces):
+        raise UsageError("No trace fits the allocator's block sizes; choose another allocator.")
+    raise typer.Exit(EXIT_VIOLATION if failed else EXIT_NOTHING_FOUND)
+
+
+@app.command()
+def allocators() -> None:
+    """List the allocators: which can be tested here, and how to get the others."""
+    out = report.console()
+    for name, known in ALLOCATORS.items():
+        problem = registry.missing(name)
+        state = "available" if problem is None else "missing"
+        out.print(f"{state:<10} {name:<15} {known.about}")
+        if problem is None:
+            left_out = resolve(name).left_out
+            if left_out:
+                out.print(f"{'':<26} cannot do: {', '.join(left_out)}")
+        else:
+            out.print(f"{'':<26} get it: {known.install}")
+    out.print("Any other: --allocator package.module:factory (docs/adapters.md).")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; every error of the user's is one sentence and exit code 2."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    try:
+        code = app(args=arguments, prog_name="kvoracle", standalone_mode=False)
+    except UsageError as error:
+        code = _complain(str(error))
+    except TyperException as error:
+        code = _complain(f"{error.format_message()} See `kvoracle --help`.")
+    except (KeyboardInterrupt, typer.Abort):
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
+
+
+@app.callback(invoke_without_command=True)
+def _alone(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        print(f"kvoracle {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(EXIT_USAGE)
+
+
+def _complain(sentence: str) -> int:
+    print(f"kvoracle: {' '.join(sentence.split())}", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _engines(engine: str, budget: str) -> dict[str, tuple[int | None, float | None]]:
+    names = list(ENGINES) if engine == "both" else [engine]
+    if not set(names) <= set(ENGINES):
+        raise UsageError(f"There is no engine {engine!r}; give {', '.join(ENGINES)} or both.")
+    operations, seconds = _budget(budget)
+    if seconds is not None:
+        return {name: (None, seconds / len(names)) for name in names}
+    assert operations is not None
+    slow = max(operations // HYPOTHESIS_OPERATIONS_ONE_IN, 1) if len(names) > 1 else operations
+    return {
+        name: (slow if name == "hypothesis" else max(operations - slow, 1), None)
+        if len(names) > 1
+        else (operations, None)
+        for name in names
+    }
+
+
+def _budget(text: str) -> tuple[int | None, float | None]:
+    match = re.fullmatch(r"(\d{1,15})(s|m|h|ops)", text)
+    if match is None or int(match[1]) == 0:
+        raise UsageError(f"The budget {text!r} is not one; write it as 30s, 5m, 2h or 100000ops.")
+    amount, unit = int(match[1]), match[2]
+    if unit == "ops":
+        return amount, None
+    return None, float(amount * {"s": 1, "m": 60, "h": 3600}[unit])
+
+
+def _seed(text: str | None) -> int:
+    if text is None:
+        return secrets.randbits(32)
+    try:
+        return parse_seed(text)
+    except ValueError as error:
+        raise UsageError(
+            f"The seed {text!r} is neither a non-negative integer nor a git hash; give one of them."
+        ) from error
+
+
+def _workers(count: int) -> int:
+    if not 1 <= count <= WORKERS_MAX:
+        raise UsageError(f"{count} workers cannot be; give 1 to {WORKERS_MAX}.")
+    return count
+
+
+def _show_found(out: Console, target: Target, result: Result) -> None:
+    if result.failure is None:
+        return
+    text = found.describe_found(result.failure, target)
+    out.print("\n" + text + "\n", markup=False)
+
+
+def _exit_code(target: Target, result: Result) -> int:
+    if result.failure is None and result.interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_NOTHING_FOUND if result.succeeded(target) else EXIT_VIOLATION
+
+
+def _trace_files(paths: list[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise UsageError(f"{path} holds no trace; give .json files or a folder of them.")
+        files += inside
+    return files
+
+
+def _allocator_of(trace: Trace, asked: str | None) -> str:
+    named: Any = trace.origin.get("allocator", "impl")
+    return asked or str(named)

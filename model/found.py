@@ -1,0 +1,119 @@
+"""What was found, for a reader: the trace, the difference, the block's history, and how to replay it."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from kvoracle.model import history
+from kvoracle.model.operations import Operation
+from kvoracle.model.registry import Target
+from kvoracle.model.run import Failure
+from kvoracle.model.trace import Trace, render
+
+FOUND = Path("seeds/found")
+_CANNOT_BE_EXPLAINED = ("crash", "hang")
+
+
+def save(failure: Failure, target: Target, folder: Path = FOUND) -> Path:
+    """Write the trace of a failure, whole or not at all, under a name made from its content."""
+    trace = msgspec.structs.replace(
+        failure.trace,
+        origin={**failure.trace.origin, "allocator": target.name},
+        flags=[failure.rule],
+        notes={failure.rule: failure.message},
+    )
+    text = render(trace)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    allocator = "".join(c if c.isalnum() or c == "-" else "-" for c in target.name)
+    path = folder / f"{allocator}-{failure.rule.replace(' ', '-')}-{digest}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+    return path
+
+
+def describe_found(failure: Failure, target: Target, folder: Path = FOUND) -> str:
+    """Save a failure and describe it: everything a reader needs, in plain text."""
+    path = save(failure, target, folder)
+    return f"{describe(failure, target)}\n\nReplay it:\n  {replay_line(path, target)}"
+
+
+def replay_line(path: Path, target: Target) -> str:
+    """The command that replays a saved failure."""
+    return f"kvoracle replay {path} --allocator {target.name}"
+
+
+def describe(failure: Failure, target: Target) -> str:
+    """The difference, the trace, the history of the block, the tables, and the trace as Python."""
+    parts = [_headline(failure), _operations(failure)]
+    if failure.rule not in _CANNOT_BE_EXPLAINED:
+        parts += _explained(failure, target)
+    parts.append("As Python:\n" + _indent(as_python(failure.trace, target.name)))
+    return "\n\n".join(parts)
+
+
+def as_python(trace: Trace, allocator: str) -> str:
+    """The trace as a program that raises AssertionError where the allocator is wrong."""
+    config = trace.config
+    names = sorted({type(operation).__name__ for operation in trace.operations})
+    lines = [
+        "from kvoracle.model.check import check",
+        f"from kvoracle.model.operations import {', '.join(names)}" if names else "",
+        "",
+        f"check({allocator!r}, blocks={config.blocks}, block_size={config.block_size}, operations=[",
+        *[f"    {operation!r}," for operation in trace.operations],
+        "])",
+    ]
+    return "\n".join(lines)
+
+
+def _headline(failure: Failure) -> str:
+    count = len(failure.trace.operations)
+    where = f"at operation {failure.index} ({count} in all)" if count else "before any operation"
+    return f"VIOLATION ({failure.rule}) {where}\n  {failure.message}"
+
+
+def _operations(failure: Failure) -> str:
+    config = failure.trace.config
+    pool = f"{config.blocks} block{'s' * (config.blocks != 1)} of {config.block_size}"
+    lines = [
+        f"  {index:>3}  {in_words(operation)}"
+        for index, operation in enumerate(failure.trace.operations)
+    ]
+    if lines:
+        lines[-1] += "    <- here"
+    return f"The trace, on {pool}:\n" + "\n".join(lines)
+
+
+def in_words(operation: Operation) -> str:
+    """An operation as a reader says it: `append a [1, 2]`."""
+    arguments = operation.arguments()
+    words = [a if isinstance(a, str) else f"[{', '.join(map(str, a))}]" for a in arguments]
+    return " ".join([operation.verb, *words])
+
+
+def _explained(failure: Failure, target: Target) -> list[str]:
+    explanation = history.explain(failure, target.factory)
+    if not explanation.reproduced:
+        return [
+            "It did not fail again when it was run once more: the allocator is not deterministic."
+        ]
+    parts = []
+    if failure.block is not None:
+        events = [f"  {index:>3}  {event}" for index, event in explanation.events]
+        parts.append(f"The history of block {failure.block}:\n" + "\n".join(events))
+    before, after = explanation.tables_before, explanation.tables_after
+    if before or after:
+        rows = [
+            f"  {request}: {before.get(request, 'none')} -> {after.get(request, 'none')}"
+            for request in dict.fromkeys([*before, *after])
+        ]
+        parts.append("Block tables before and after the last operation:\n" + "\n".join(rows))
+    return parts
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in text.splitlines())

@@ -1,0 +1,213 @@
+"""The Hypothesis engine: a rule-based state machine for any allocator, one rule an operation.
+
+    from kvoracle.model.machine import check_seed
+
+    @pytest.mark.parametrize("seed", range(25))
+    def test_my_allocator(seed):
+        check_seed(MyAdapter, seed)
+
+Every rule is always applicable: a name that is not live is misuse, which is part of the contract.
+Every setting is stated, so that the profile Hypothesis loads under CI changes nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from kvoracle.model.adapters.base import Adapter
+from kvoracle.model.check import as_target
+from kvoracle.model.found import describe_found
+from kvoracle.model.lockstep import Lockstep, Violation
+from kvoracle.model.operations import Create, Operation, kinds
+from kvoracle.model.registry import Target
+from kvoracle.model.run import Failure, Tally, kind_of, run, start
+from kvoracle.model.shrink import shrink
+from kvoracle.model.trace import Configuration, Trace
+from kvoracle.model.walk import REQUEST_NAMES, TRANSFER_NAMES
+
+STEPS = 60
+"""Operations a run: shorter ones miss rare configurations."""
+
+BeforeStep = Callable[[Trace], None]
+
+
+def machine_settings(examples: int, steps: int = STEPS) -> settings:
+    """Every setting stated.  Shrinking is ours, on the trace, so Hypothesis only generates."""
+    return settings(
+        backend="hypothesis",
+        database=None,
+        deadline=None,
+        derandomize=False,
+        max_examples=examples,
+        phases=(Phase.generate,),
+        print_blob=False,
+        report_multiple_bugs=False,
+        stateful_step_count=steps,
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+
+
+class AllocatorMachine(RuleBasedStateMachine):
+    """Subclassed by `machine_for`, which adds a rule for each operation that the allocator can do."""
+
+    target: Target
+    collected: "Collected"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trace = Trace(Configuration(1, 1), [])
+        self.lockstep: Lockstep
+        self.violation: Violation | None = None
+        self.tokens = 0
+
+    @initialize(
+        blocks=st.integers(2, 8), block_size=st.runner().flatmap(lambda machine: machine.sizes())
+    )
+    def make_pool(self, blocks: int, block_size: int) -> None:
+        self.trace = Trace(Configuration(blocks, block_size), [])
+        self.trace.origin = dict(self.collected.origin)
+        self.lockstep = start(self.target.factory, self.trace)
+        for request in REQUEST_NAMES[:2]:
+            self.step(Create(request))
+
+    @invariant()
+    def agrees_with_the_reference(self) -> None:
+        if self.violation is not None:
+            raise self.violation
+
+    def step(self, operation: Operation) -> None:
+        """Carry out and check one operation; a difference is kept for the invariant."""
+        self.trace.operations.append(operation)  # type: ignore[arg-type]
+        if self.collected.before_step is not None:
+            self.collected.before_step(self.trace)
+        try:
+            outcome = self.lockstep.step(operation)
+        except Violation as violation:
+            self.violation = violation
+            self.collected.failure = Failure(
+                self.trace, violation.rule, violation.message, violation.block
+            )
+        else:
+            self.collected.count(operation.verb, kind_of(outcome))
+
+    def teardown(self) -> None:
+        if self.trace.operations:
+            self.collected.tally.add(Tally({}, dict(self.lockstep.witnessed), 1))
+
+    def sizes(self) -> st.SearchStrategy[int]:
+        smallest = self.target.block_sizes[0]
+        return st.integers(smallest, min(smallest + 3, self.target.block_sizes[-1]))
+
+    def draw_fields(self, operation: type[Operation]) -> st.SearchStrategy[Any]:
+        fields = {name: _STRATEGIES[kind](self) for name, kind in kinds(operation).items()}
+        if "tokens" in fields and "requests" in fields:
+            return fields["requests"].map(lambda names: operation(names, self.fresh(len(names))))
+        return st.builds(operation, **fields)
+
+    def fresh(self, count: int) -> tuple[int, ...]:
+        """Tokens that no other operation of this run wrote."""
+        self.tokens += count
+        return tuple(range(self.tokens - count + 1, self.tokens + 1))
+
+    def live(self) -> tuple[str, ...]:
+        return tuple(self.lockstep.reference.tables)
+
+    def unused(self) -> tuple[str, ...]:
+        return tuple(name for name in REQUEST_NAMES if name not in self.lockstep.reference.tables)
+
+
+class Collected:
+    """What the machines of one seed found and counted."""
+
+    def __init__(self, seed_number: int, before_step: BeforeStep | None) -> None:
+        self.origin: dict[str, str | int] = {"engine": "hypothesis", "seed": seed_number}
+        self.before_step = before_step
+        self.failure: Failure | None = None
+        self.tally = Tally()
+
+    def count(self, verb: str, kind: str) -> None:
+        self.tally.outcomes[verb, kind] = self.tally.outcomes.get((verb, kind), 0) + 1
+
+
+def _mostly(names: tuple[str, ...], every: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """A name that makes sense, and one time in sixteen any name, for the sake of misuse."""
+    if not names:
+        return st.sampled_from(every)
+    likely = 15 * len(names)
+    draw = st.integers(0, likely + len(names) - 1)
+    return draw.map(lambda i: names[i % len(names)] if i < likely else every[i % len(every)])
+
+
+_STRATEGIES: dict[str, Callable[[AllocatorMachine], st.SearchStrategy[Any]]] = {
+    "new request": lambda machine: _mostly(machine.unused(), REQUEST_NAMES),
+    "request": lambda machine: _mostly(machine.live(), REQUEST_NAMES),
+    "requests": lambda machine: st.lists(
+        st.sampled_from(machine.live() or REQUEST_NAMES), min_size=1, max_size=8, unique=True
+    ).map(tuple),
+    "new transfer": lambda machine: st.sampled_from(TRANSFER_NAMES),
+    "transfer": lambda machine: _mostly(
+        tuple(machine.lockstep.reference.transfers), TRANSFER_NAMES
+    ),
+    "tokens": lambda machine: st.integers(1, 2 * machine.trace.config.block_size + 1).map(
+        machine.fresh
+    ),
+    "token each": lambda machine: st.nothing(),
+}
+
+
+def machine_for(target: Target) -> type[AllocatorMachine]:
+    """The state machine of an allocator."""
+    body: dict[str, Any] = {"target": target}
+    for operation in target.operations:
+        body[operation.verb] = _rule_of(operation)
+    return type("AllocatorMachine", (AllocatorMachine,), body)
+
+
+def _rule_of(operation: type[Operation]) -> Any:
+    def apply(machine: AllocatorMachine, drawn: Operation) -> None:
+        machine.step(drawn)
+
+    apply.__name__ = operation.verb
+    strategy = st.runner().flatmap(lambda machine: machine.draw_fields(operation))
+    return rule(drawn=strategy)(apply)
+
+
+def explore_seed(
+    target: Target,
+    seed_number: int,
+    examples: int,
+    steps: int = STEPS,
+    before_step: BeforeStep | None = None,
+) -> Collected:
+    """Run the machine of one seed; the failure found, if any, is not yet shrunk."""
+    machine = machine_for(target)
+    machine.collected = Collected(seed_number, before_step)
+    try:
+        run_state_machine_as_test(
+            seed(seed_number)(machine), settings=machine_settings(examples, steps)
+        )
+    except Violation:
+        pass
+    return machine.collected
+
+
+def check_seed(
+    allocator: str | type[Adapter], seed_number: int, examples: int = 20, steps: int = STEPS
+) -> Tally:
+    """For pytest: an AssertionError with the shrunk, replayable failure, if the seed finds one."""
+    target = as_target(allocator)
+    collected = explore_seed(target, seed_number, examples, steps)
+    if collected.failure is not None:
+        failure = shrink(collected.failure, lambda trace: run(trace, target.factory))
+        raise AssertionError(describe_found(failure, target))
+    return collected.tally

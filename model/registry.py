@@ -1,0 +1,115 @@
+"""The allocators that can be named on the command line, and how to get the engine each needs."""
+
+import importlib
+from typing import NamedTuple
+
+from kvoracle.model.adapters.base import Adapter, operations_of
+from kvoracle.model.errors import UsageError
+from kvoracle.model.lockstep import Factory
+from kvoracle.model.operations import OPERATIONS, Operation
+from kvoracle.model.trace import Configuration
+
+
+class Known(NamedTuple):
+    """An allocator that has an adapter here.  `install` is a tested way to get what it imports."""
+
+    path: str
+    about: str
+    install: str = ""
+
+
+SGLANG = (
+    "pip install torch==2.13.0 && pip install --no-deps sglang==0.5.23 && pip install orjson"
+    " psutil pybase64 requests triton packaging pillow starlette pyzmq tqdm ipython aiohttp"
+)
+VLLM = "pip install torch==2.13.0 && pip install --no-deps vllm==0.33.0"
+
+ALLOCATORS = {
+    "impl": Known("kvoracle.model.adapters.impl:ImplAdapter", "this project's own allocator"),
+    "vllm": Known(
+        "kvoracle.model.adapters.vllm:VllmAdapter", "vLLM's KVCacheManager, no prefix cache", VLLM
+    ),
+    "vllm-blockpool": Known(
+        "kvoracle.model.adapters.vllm:VllmBlockPoolAdapter", "vLLM's BlockPool alone", VLLM
+    ),
+    "sglang": Known(
+        "kvoracle.model.adapters.sglang:SGLangPagedAdapter",
+        "SGLang's PagedTokenToKVPoolAllocator",
+        SGLANG,
+    ),
+    "sglang-token": Known(
+        "kvoracle.model.adapters.sglang:SGLangTokenAdapter",
+        "SGLang's TokenToKVPoolAllocator, page size 1",
+        SGLANG,
+    ),
+}
+
+
+class Target(NamedTuple):
+    """An allocator to test: its name, how to make an empty pool of it, and what it can do."""
+
+    name: str
+    factory: Factory
+    operations: tuple[type[Operation], ...]
+    block_sizes: range
+
+    @property
+    def left_out(self) -> list[str]:
+        """The verbs that the allocator cannot do."""
+        return [operation.verb for operation in OPERATIONS if operation not in self.operations]
+
+
+def target_of(name: str, adapter: type[Adapter], factory: Factory | None = None) -> Target:
+    """A target from an adapter class, or from a factory of such adapters."""
+    return Target(name, factory or adapter, operations_of(adapter), adapter.block_sizes)
+
+
+def resolve(name: str) -> Target:
+    """The target of a known name or of `package.module:factory`; otherwise a UsageError."""
+    path = ALLOCATORS[name].path if name in ALLOCATORS else name
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise UsageError(
+            f"There is no allocator {name!r}; give one of {', '.join(ALLOCATORS)},"
+            " or package.module:factory."
+        )
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except AttributeError as error:
+        raise UsageError(
+            f"{module_name} has no {attribute!r} ({error}); name a factory."
+        ) from error
+    except Exception as error:
+        raise UsageError(_why_missing(name, module_name, error)) from error
+    return _target_from(name, factory)
+
+
+def missing(name: str) -> str | None:
+    """Why a known allocator cannot be tested here; None when it can."""
+    try:
+        resolve(name)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def _why_missing(name: str, module_name: str, error: Exception) -> str:
+    if name in ALLOCATORS and ALLOCATORS[name].install:
+        return f"{name} needs an engine that is not here ({error}); {ALLOCATORS[name].install}"
+    said = f"{type(error).__name__}: {error}"
+    return f"{module_name} cannot be imported ({said}); run where it is installed or on sys.path."
+
+
+def _target_from(name: str, factory: object) -> Target:
+    if isinstance(factory, type) and issubclass(factory, Adapter):
+        return target_of(name, factory)
+    if not callable(factory):
+        raise UsageError(f"{name} is not callable; name an Adapter class or a function making one.")
+    try:
+        probe = factory(Configuration(blocks=8, block_size=4))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{name} makes no adapter for 8 blocks of 4 slots ({said}).") from error
+    if not isinstance(probe, Adapter):
+        raise UsageError(f"{name} makes a {type(probe).__name__}; it must make a kvoracle Adapter.")
+    return target_of(name, type(probe), factory)

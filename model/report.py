@@ -1,0 +1,152 @@
+"""What a user of the command line sees, made from verdicts."""
+
+import shlex
+import time
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kvoracle import __version__
+from kvoracle.model import witnesses
+from kvoracle.model.campaign import CANARY_OPERATIONS_MAX, WITNESSES_NEED_OPERATIONS, Plan, Result
+from kvoracle.model.canaries import CANARIES
+from kvoracle.model.registry import Target
+from kvoracle.model.run import Tally
+
+KINDS = ("ok", "out of blocks", "rejected", "not tried")
+
+
+def console() -> Console:
+    """Where reports go: standard output, never wrapped inside a word, coloured on a terminal only."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def announce(out: Console, target: Target, plan: Plan, budget: str) -> None:
+    """The parameters, before the first step."""
+    out.print(f"kvoracle {__version__} fuzz", style="bold")
+    rows = {
+        "allocator": target.name,
+        "engines": ", ".join(plan.engines),
+        "budget": budget,
+        "seed": str(plan.seed),
+        "workers": str(plan.workers),
+        "left out": _left_out(target),
+    }
+    for name, value in rows.items():
+        out.print(f"  {name:<10} {value}")
+    out.print()
+
+
+class Progress:
+    """A live line on a terminal; elsewhere a line after 1, 2, 4, 8, ... seconds."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._started = time.monotonic()
+        self._next_line_seconds = 1
+        self._live = Live(console=out, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> "Progress":
+        if self._out.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, result: Result) -> None:
+        """Show how far a campaign is."""
+        if self._out.is_terminal:
+            self._live.update(Text(_progress(result)), refresh=True)
+        elif result.seconds >= self._next_line_seconds:
+            self._out.print(_progress(result))
+            self._next_line_seconds *= 2
+
+
+def summarize(out: Console, target: Target, result: Result) -> None:
+    """Everything that was done, success or not."""
+    out.print(_outcomes(result.tally))
+    out.print()
+    _show_witnesses(out, target, result)
+    _show_canaries(out, result)
+    for engine, tally in result.tallies.items():
+        out.print(f"{engine:<10} {tally.operations:,} operations in {tally.runs:,} runs")
+    operations = result.tally.operations
+    speed = operations / result.seconds if result.seconds else 0.0
+    out.print(
+        f"{'checked':<10} {operations:,} operations in {result.seconds:.1f} s"
+        f" ({speed:,.0f} a second), everything after each one"
+    )
+
+
+def conclude(out: Console, target: Target, result: Result) -> None:
+    """One line that says how it ended."""
+    if result.failure is not None:
+        out.print("1 violation found.", style="bold red")
+    elif result.interrupted:
+        out.print("Interrupted: nothing found so far.", style="bold yellow")
+    elif result.survivors:
+        out.print(f"FAILED: canaries survived: {', '.join(result.survivors)}", style="bold red")
+    elif not result.succeeded(target):
+        out.print(
+            f"FAILED: {len(result.unmet(target))} witnesses never reached in a run of"
+            f" {WITNESSES_NEED_OPERATIONS:,} operations or more.",
+            style="bold red",
+        )
+    else:
+        out.print("Nothing found.", style="bold green")
+
+
+def reproduce_line(allocator: str, engine: str, budget: str, plan: Plan) -> str:
+    """The command that does the same once more."""
+    command = ["kvoracle", "fuzz", "--allocator", allocator, "--engine", engine]
+    command += ["--budget", budget, "--seed", str(plan.seed)]
+    if plan.workers != 1:
+        command += ["--workers", str(plan.workers)]
+    return shlex.join(command)
+
+
+def _left_out(target: Target) -> str:
+    if not target.left_out:
+        return "nothing"
+    return f"{', '.join(target.left_out)} (the allocator cannot do them)"
+
+
+def _progress(result: Result) -> str:
+    tally = result.tally
+    met = sum(1 for count in tally.witnesses.values() if count)
+    return (
+        f"{result.seconds:5.0f} s  {tally.operations:>11,} operations  {tally.runs:>8,} runs"
+        f"  {met} of {len(witnesses.WITNESSES)} witnesses"
+    )
+
+
+def _outcomes(tally: Tally) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("operation", style="bold")
+    for kind in KINDS:
+        table.add_column(kind, justify="right")
+    for verb in sorted({verb for verb, _ in tally.outcomes}):
+        counts = [tally.outcomes.get((verb, kind), 0) for kind in KINDS]
+        table.add_row(verb, *[f"{count:,}" if count else "-" for count in counts])
+    return table
+
+
+def _show_witnesses(out: Console, target: Target, result: Result) -> None:
+    required, unmet = witnesses.required(target.operations), result.unmet(target)
+    out.print(f"witnesses  {len(required) - len(unmet)}/{len(required)} reached")
+    for name in required:
+        count = result.tally.witnesses.get(name, 0)
+        reached = f"{count:>11,}" if count else f"{'never':>11}"
+        out.print(f"{reached}  {name}", style=None if count else "yellow")
+    out.print()
+
+
+def _show_canaries(out: Console, result: Result) -> None:
+    caught = [name for name, operations in result.canaries.items() if operations is not None]
+    out.print(f"canaries   {len(caught)}/{len(CANARIES)} caught")
+    for name, operations in result.canaries.items():
+        if operations is None:
+            out.print(f"   {name} SURVIVED {CANARY_OPERATIONS_MAX:,} operations", style="bold red")
