@@ -1,1 +1,1 @@
-"""What holds the house together: traces and their sources, lockstep, shrinking, adapters, the command line."""
+"""What holds the house together: traces, their sources, lockstep, shrinking, adapters, the command line."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from kvoracle import __version__
-from kvoracle.model import found, registry, report
+from kvoracle.model import found, mutation, registry, report
 from kvoracle.model.campaign import Plan, Result, conduct
 from kvoracle.model.child import run_isolated
 from kvoracle.model.engines import ENGINES
@@ -98,6 +98,25 @@ def replay(
     if skipped == len(traces):
         raise UsageError("No trace fits the allocator's block sizes; choose another allocator.")
     raise typer.Exit(EXIT_VIOLATION if failed else EXIT_NOTHING_FOUND)
+
+
+@app.command()
+def mutants(
+    seed: Annotated[str, typer.Option(help="An integer or a git hash.")] = "1",
+    workers: Annotated[int, typer.Option(help="How many processes.")] = 2,
+    save: Annotated[
+        Path | None, typer.Option(help="A folder for the minimal trace of each mutant.")
+    ] = None,
+) -> None:
+    """Show that the engines catch bugs: every mutant must be caught by each of them."""
+    number, out = _seed(seed), report.console()
+    caught = mutation.catch_all(number, _workers(workers))
+    report.show_mutants(out, caught)
+    if save is not None:
+        for path in mutation.save(caught, save):
+            out.print(f"wrote {path}")
+    survived = [one for one in caught if one.failure is None]
+    raise typer.Exit(EXIT_VIOLATION if survived else EXIT_NOTHING_FOUND)
 
 
 @app.command()

@@ -10,6 +10,7 @@ Every rule is always applicable: a name that is not live is misuse, which is par
 Every setting is stated, so that the profile Hypothesis loads under CI changes nothing.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -154,14 +155,14 @@ _STRATEGIES: dict[str, Callable[[AllocatorMachine], st.SearchStrategy[Any]]] = {
     "requests": lambda machine: st.lists(
         st.sampled_from(machine.live() or REQUEST_NAMES), min_size=1, max_size=8, unique=True
     ).map(tuple),
-    "new transfer": lambda machine: st.sampled_from(TRANSFER_NAMES),
+    "new transfer": lambda _: st.sampled_from(TRANSFER_NAMES),
     "transfer": lambda machine: _mostly(
         tuple(machine.lockstep.reference.transfers), TRANSFER_NAMES
     ),
     "tokens": lambda machine: st.integers(1, 2 * machine.trace.config.block_size + 1).map(
         machine.fresh
     ),
-    "token each": lambda machine: st.nothing(),
+    "token each": lambda _: st.nothing(),
 }
 
 
@@ -192,12 +193,10 @@ def explore_seed(
     """Run the machine of one seed; the failure found, if any, is not yet shrunk."""
     machine = machine_for(target)
     machine.collected = Collected(seed_number, before_step)
-    try:
+    with contextlib.suppress(Violation):
         run_state_machine_as_test(
             seed(seed_number)(machine), settings=machine_settings(examples, steps)
         )
-    except Violation:
-        pass
     return machine.collected
 
 

@@ -44,7 +44,7 @@ class Operation(msgspec.Struct, frozen=True, tag_field="op", tag=_verb):
     def arguments(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__struct_fields__)
 
-    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:  # noqa: ARG002
         """Carry this out on an oracle, with `writes` in place of the tokens."""
         return getattr(target, self.verb)(*self.arguments())
 

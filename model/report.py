@@ -12,6 +12,7 @@ from kvoracle import __version__
 from kvoracle.model import witnesses
 from kvoracle.model.campaign import CANARY_OPERATIONS_MAX, WITNESSES_NEED_OPERATIONS, Plan, Result
 from kvoracle.model.canaries import CANARIES
+from kvoracle.model.mutation import Caught, mutant_named
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Tally
 
@@ -106,6 +107,32 @@ def reproduce_line(allocator: str, engine: str, budget: str, plan: Plan) -> str:
     if plan.workers != 1:
         command += ["--workers", str(plan.workers)]
     return shlex.join(command)
+
+
+def show_mutants(out: Console, caught: list[Caught]) -> None:
+    """A row for each mutant and engine, then caught/total for each engine."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("mutant", "bugs", "engine"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("operations", justify="right")
+    table.add_column("caught by")
+    table.add_column("minimal", justify="right")
+    for one in caught:
+        bugs = ", ".join(mutant_named(one.mutant).bugs)
+        if one.failure is None:
+            row = [f"{one.operations:,}", "SURVIVED", "-"]
+        else:
+            length = str(len(one.failure.trace.operations))
+            row = [f"{one.operations:,}", one.failure.rule, length]
+        table.add_row(one.mutant, bugs, one.engine, *row)
+    out.print(table)
+    out.print()
+    for engine in dict.fromkeys(one.engine for one in caught):
+        hunted = [one for one in caught if one.engine == engine]
+        survivors = [one.mutant for one in hunted if one.failure is None]
+        count = f"{len(hunted) - len(survivors)}/{len(hunted)} caught"
+        tail = f", SURVIVED: {', '.join(survivors)}" if survivors else ""
+        out.print(f"{engine:<10} {count}{tail}", style="bold red" if survivors else "bold green")
 
 
 def _left_out(target: Target) -> str:

@@ -5,6 +5,7 @@ Each walk draws its own weights: some operations are switched off and the rest a
 k*B + 1, because that is where allocators break.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -22,13 +23,18 @@ def walk(
     seed: int,
     operations: Sequence[type[Operation]] = OPERATIONS,
     block_sizes: range = ANY_BLOCK_SIZE,
+    steps: int | None = None,
 ) -> Trace:
-    """The trace of a seed, of these operations, on a block size that the allocator takes."""
+    """The trace of a seed, of these operations, on a block size that the allocator takes.
+
+    Its length is drawn too (20 to 199 operations) unless `steps` gives it.
+    """
     random = Random64(seed)
     config = _geometry(random, block_sizes)
     weights = _weights(random, operations)
     drawing = _Drawing(random, config)
-    steps = 20 + random.below(180)
+    drawn_steps = 20 + random.below(180)
+    steps = drawn_steps if steps is None else steps
     trace = Trace(config, [drawing.operation(weights) for _ in range(steps)])
     trace.origin = {"engine": "walk", "seed": seed}
     return trace
@@ -70,10 +76,8 @@ class _Drawing:
         chosen = self._weighted(weights) if self.foresight.tables else Create
         fields = {name: _DRAWS[kind](self) for name, kind in _KINDS[chosen]}
         operation = chosen(**fields)
-        try:
+        with contextlib.suppress(MemoryError, Rejected):
             operation.perform(self.foresight, operation.writes())
-        except (MemoryError, Rejected):
-            pass
         return cast(AnyOperation, operation)
 
     def new_request(self) -> str:

@@ -1,0 +1,1 @@
+"""One adapter a file; engines are imported only by the file that maps them."""

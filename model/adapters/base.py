@@ -33,7 +33,7 @@ class Adapter:
     def __init__(self, config: Configuration) -> None:
         self.config = config
 
-    def outcome_of(self, error: Exception) -> Outcome | None:
+    def outcome_of(self, error: Exception) -> Outcome | None:  # noqa: ARG002
         """What an exception of the allocator's means, where its API documents that meaning.
 
         None lets the exception through, and lockstep turns it into a verdict.

@@ -40,7 +40,7 @@ class ImplAdapter(Adapter):
         growth = self.allocator.append(request, len(tokens))
         return Done(copies=growth.copies, slots={request: growth.slots.tolist()})
 
-    def append_each(self, requests: Sequence[str], tokens: Sequence[int]) -> Outcome:
+    def append_each(self, requests: Sequence[str], tokens: Sequence[int]) -> Outcome:  # noqa: ARG002
         growth = self.allocator.append_batch(requests)
         slots = dict(zip(requests, growth.slots.tolist(), strict=True))
         return Done(

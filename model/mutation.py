@@ -1,0 +1,69 @@
+"""Run both engines against every mutant: how many operations each takes to be caught, and by what."""
+
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from kvoracle.model.adapters.impl import ImplAdapter
+from kvoracle.model.engines import ENGINES, hunt
+from kvoracle.model.mutants import MUTANTS, Mutant
+from kvoracle.model.run import Failure, run, with_expected
+from kvoracle.model.shrink import shrink
+from kvoracle.model.trace import write
+
+OPERATIONS_MAX = 20_000
+
+
+class Caught(NamedTuple):
+    """What one engine made of one mutant; `failure` is shrunk, and None for a survivor."""
+
+    mutant: str
+    engine: str
+    operations: int
+    failure: Failure | None
+
+
+def catch(name: str, engine: str, seed: int) -> Caught:
+    """Hunt one mutant with one engine."""
+    target = mutant_named(name).target
+    failure, tally = hunt(engine, target, seed, OPERATIONS_MAX)
+    if failure is not None:
+        failure = shrink(failure, lambda trace: run(trace, target.factory))
+    return Caught(name, engine, tally.operations, failure)
+
+
+def catch_all(seed: int, workers: int) -> list[Caught]:
+    """Hunt every mutant with every engine, in the order of their definition."""
+    jobs = [(mutant.name, engine) for mutant in MUTANTS for engine in ENGINES]
+    with ProcessPoolExecutor(workers) as executor:
+        futures = [executor.submit(catch, name, engine, seed) for name, engine in jobs]
+        return [future.result() for future in futures]
+
+
+def save(caught: list[Caught], folder: Path) -> list[Path]:
+    """Write the shortest minimal trace of each mutant, with the outcomes that are right."""
+    shortest: dict[str, Failure] = {}
+    for one in caught:
+        if one.failure is not None:
+            best = shortest.setdefault(one.mutant, one.failure)
+            if len(one.failure.trace.operations) < len(best.trace.operations):
+                shortest[one.mutant] = one.failure
+    paths = []
+    for name, failure in shortest.items():
+        mutant = mutant_named(name)
+        trace = msgspec.structs.replace(
+            with_expected(failure.trace, ImplAdapter),
+            flags=list(mutant.bugs),
+            notes={"mutant": name, "wrong": mutant.wrong, "rule": failure.rule},
+            origin={},
+        )
+        paths.append(folder / f"{name}.json")
+        write(trace, paths[-1])
+    return paths
+
+
+def mutant_named(name: str) -> Mutant:
+    """The mutant of a name; KeyError when there is none."""
+    return {mutant.name: mutant for mutant in MUTANTS}[name]
