@@ -110,27 +110,25 @@ def reproduce_line(allocator: str, engine: str, budget: str, plan: Plan) -> str:
 
 
 def show_mutants(out: Console, caught: list[Caught]) -> None:
-    """A row for each mutant and engine, then caught/total for each engine."""
+    """A row a mutant with the operations each engine took, then caught/total for each engine."""
+    engines = list(dict.fromkeys(one.engine for one in caught))
     table = Table(box=None, pad_edge=False)
-    for column in ("mutant", "bugs", "engine"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("operations", justify="right")
-    table.add_column("caught by")
-    table.add_column("minimal", justify="right")
-    for one in caught:
-        bugs = ", ".join(mutant_named(one.mutant).bugs)
-        if one.failure is None:
-            row = [f"{one.operations:,}", "SURVIVED", "-"]
-        else:
-            length = str(len(one.failure.trace.operations))
-            row = [f"{one.operations:,}", one.failure.rule, length]
-        table.add_row(one.mutant, bugs, one.engine, *row)
+    table.add_column("mutant", no_wrap=True)
+    table.add_column("bugs", no_wrap=True)
+    for engine in engines:
+        table.add_column(engine, justify="right", no_wrap=True)
+    table.add_column("caught by", no_wrap=True)
+    for name in dict.fromkeys(one.mutant for one in caught):
+        hunts = [one for one in caught if one.mutant == name]
+        took = [f"{one.operations:,}" if one.failure else "SURVIVED" for one in hunts]
+        rules = dict.fromkeys(one.failure.rule for one in hunts if one.failure)
+        table.add_row(name, ", ".join(mutant_named(name).bugs), *took, next(iter(rules), "-"))
     out.print(table)
     out.print()
-    for engine in dict.fromkeys(one.engine for one in caught):
-        hunted = [one for one in caught if one.engine == engine]
-        survivors = [one.mutant for one in hunted if one.failure is None]
-        count = f"{len(hunted) - len(survivors)}/{len(hunted)} caught"
+    for engine in engines:
+        hunts = [one for one in caught if one.engine == engine]
+        survivors = [one.mutant for one in hunts if one.failure is None]
+        count = f"{len(hunts) - len(survivors)}/{len(hunts)} caught"
         tail = f", SURVIVED: {', '.join(survivors)}" if survivors else ""
         out.print(f"{engine:<10} {count}{tail}", style="bold red" if survivors else "bold green")
 

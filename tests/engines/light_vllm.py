@@ -1,4 +1,4 @@
-"""vLLM's allocator files alone, with torch, msgspec, pyzmq, cbor2 and the vllm wheel.
+"""vLLM's allocator files alone, with torch, msgspec, pyzmq, cbor2 and vLLM's wheel.
 
 The files in `REAL` run as released.  Every other vLLM module that they import, for unrelated
 reasons, is a stand-in: each name in it is an empty class, each member of that a function that
@@ -61,14 +61,13 @@ class _StandIns:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        package, _, module = name.partition(".")
-        if package != "vllm":
+        if not name.startswith("vllm."):
             return None
-        if module in REAL:
+        if name.removeprefix("vllm.") in REAL:
             return PathFinder.find_spec(name, path, target)
+        module = name.rpartition(".")[2]
         spec = ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
-        home = Path(sys.modules["vllm"].__path__[0])
-        spec.submodule_search_locations = [str(home.joinpath(*module.split(".")))]
+        spec.submodule_search_locations = [f"{parent}/{module}" for parent in path or ()]
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
