@@ -51,7 +51,7 @@ $(TEST)/ready: pyproject.toml
 $(VLLM)/ready: pyproject.toml
 	$(call new_environment,$(VLLM))
 	$(VLLM)/bin/pip install -q torch==2.13.0
-	$(VLLM)/bin/pip install -q --no-deps vllm==0.33.0
+	$(VLLM)/bin/pip install -q --no-deps vllm==0.33.0 xgrammar==0.2.8
 	$(VLLM)/bin/pip install -q -r docs/engines/vllm.txt
 	$(VLLM)/bin/pip install -q -e .
 	touch $@

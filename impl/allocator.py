@@ -99,7 +99,7 @@ class PagedAllocator:
             raise BadCall("nothing to pin", request)
         self._transfers[transfer] = table
         self.pool.add_pin(table)
-        return table
+        return table.copy()
 
     def unpin(self, transfer: str) -> None:
         """End a transfer."""
@@ -141,6 +141,8 @@ class PagedAllocator:
             raise BadCall("duplicate request", request)
 
     def _batch_rows(self, requests: Sequence[str]) -> Rows:
+        if not requests:
+            raise BadCall("no requests", "")
         rows = np.array([self._row(request) for request in requests], np.intp)
         if len(set(requests)) < len(requests):
             raise BadCall("repeated request", ", ".join(requests))

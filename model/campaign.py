@@ -9,7 +9,7 @@ import msgspec
 
 from kvoracle.model import witnesses
 from kvoracle.model.canaries import CANARIES, with_canary
-from kvoracle.model.child import Child, ChildError, Send, run_isolated
+from kvoracle.model.child import HANG_SECONDS, Child, ChildError, Send, run_isolated
 from kvoracle.model.engines import ENGINES, Share
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Failure, Tally, run
@@ -28,6 +28,7 @@ class Plan(msgspec.Struct, frozen=True):
     engines: dict[str, tuple[int | None, float | None]]
     seed: int
     workers: int = 1
+    hang_seconds: float = HANG_SECONDS
 
 
 class Result(msgspec.Struct):
@@ -75,11 +76,12 @@ def conduct(target: Target, plan: Plan, on_progress: Callable[[Result], None]) -
 class _Supervisor:
     def __init__(self, target: Target, plan: Plan, on_progress: Callable[[Result], None]) -> None:
         self.target = target
+        self._hang_seconds = min(plan.hang_seconds, SHRINK_HANG_SECONDS)
         self.result = Result({engine: Tally() for engine in plan.engines})
         self._latest: dict[tuple[Child, str], Tally] = {}
         started = time.monotonic()
         self._children = [
-            Child(_work, target, plan, Share(worker, plan.workers))
+            Child(_work, target, plan, Share(worker, plan.workers), hang_seconds=plan.hang_seconds)
             for worker in range(plan.workers)
         ]
         try:
@@ -136,7 +138,7 @@ class _Supervisor:
         """A crash or a hang shrinks with every run in a process of its own."""
         return shrink(
             death,
-            lambda trace: run_isolated(trace, self.target, SHRINK_HANG_SECONDS),
+            lambda trace: run_isolated(trace, self.target, self._hang_seconds),
             SHRINK_RUNS_ISOLATED_MAX if death.rule == "crash" else SHRINK_RUNS_ISOLATED_MAX // 10,
         )
 

@@ -36,29 +36,30 @@ class Child:
         child_end.close()
         self._beats_seen = self.pulse.beats
         self._beat_at = time.monotonic()
+        self._is_silent = False
         self.is_running = True
 
     def messages(self) -> list[Any]:
         """What arrived since the last call; the process may have ended meanwhile."""
         arrived = []
         try:
-            while self.is_running and self.pipe.poll():
+            while self.is_running and not self._is_silent and self.pipe.poll():
                 message = self.pipe.recv()
                 if message == _GOODBYE:
                     self._end()
                 else:
                     arrived.append(message)
         except (EOFError, OSError):
-            self._process.join()
+            self._is_silent = True
         return arrived
 
     def failure(self) -> Failure | None:
         """The crash or the hang of the process, if it had one; it is over then."""
         if not self.is_running:
             return None
-        if self._process.exitcode is not None and not self.pipe.poll():
-            code = self._process.exitcode
+        if self._is_silent:
             self._end()
+            code = self._process.exitcode
             return self._last("crash", f"the allocator ended the process ({_how_it_ended(code)})")
         if self.pulse.beats != self._beats_seen:
             self._beats_seen = self.pulse.beats
@@ -93,6 +94,8 @@ def run_isolated(
         while child.is_running:
             child.pipe.poll(0.05)
             for message in child.messages():
+                if isinstance(message, ChildError):
+                    raise message
                 failure = message
             failure = child.failure() or failure
     finally:

@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from kvoracle import __version__
 from kvoracle.model import found, mutation, registry, report
 from kvoracle.model.campaign import Plan, Result, conduct
-from kvoracle.model.child import run_isolated
+from kvoracle.model.child import HANG_SECONDS, run_isolated
 from kvoracle.model.engines import ENGINES
 from kvoracle.model.errors import UsageError
 from kvoracle.model.random64 import parse_seed
@@ -25,6 +25,7 @@ from kvoracle.model.trace import Trace, read
 EXIT_NOTHING_FOUND, EXIT_VIOLATION, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 HYPOTHESIS_OPERATIONS_ONE_IN = 20
 WORKERS_MAX = 256
+HANG_SECONDS_MAX = 86_400
 
 app = typer.Typer(
     help="Verify paged KV-cache allocators against a reference that judges every operation.",
@@ -34,6 +35,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+HangOption = Annotated[
+    float, typer.Option(help="Seconds after which an operation without an answer hangs.")
+]
 AllocatorOption = Annotated[
     str, typer.Option(help="A name that `kvoracle allocators` lists, or package.module:factory.")
 ]
@@ -54,9 +58,10 @@ def fuzz(
         str | None, typer.Option(help="An integer or a git hash; drawn and shown without it.")
     ] = None,
     workers: Annotated[int, typer.Option(help="How many processes.")] = 1,
+    hang_after: HangOption = HANG_SECONDS,
 ) -> None:
     """Search an allocator for a violation, and shrink and save the first one found."""
-    plan = Plan(_engines(engine, budget), _seed(seed), _workers(workers))
+    plan = Plan(_engines(engine, budget), _seed(seed), _workers(workers), _hang_seconds(hang_after))
     target = resolve(allocator)
     out = report.console()
     report.announce(out, target, plan, budget)
@@ -77,8 +82,10 @@ def replay(
         str | None,
         typer.Option(help="The allocator; without it the one that the trace names, or impl."),
     ] = None,
+    hang_after: HangOption = HANG_SECONDS,
 ) -> None:
     """Run saved traces in lockstep once more."""
+    hang_seconds = _hang_seconds(hang_after)
     traces = [(path, read(path)) for path in _trace_files(files)]
     targets = {name: resolve(name) for name in {_allocator_of(t, allocator) for _, t in traces}}
     out = report.console()
@@ -89,7 +96,7 @@ def replay(
             out.print(f"skipped  {path}: {target.name} has no blocks of {trace.config.block_size}")
             skipped += 1
             continue
-        failure = run_isolated(trace, target)
+        failure = run_isolated(trace, target, hang_seconds)
         passed, failed = passed + (failure is None), failed + (failure is not None)
         out.print(f"{'passed' if failure is None else 'FAILED'}   {path} on {target.name}")
         if failure is not None:
@@ -210,6 +217,12 @@ def _workers(count: int) -> int:
     if not 1 <= count <= WORKERS_MAX:
         raise UsageError(f"{count} workers cannot be; give 1 to {WORKERS_MAX}.")
     return count
+
+
+def _hang_seconds(seconds: float) -> float:
+    if not 0.1 <= seconds <= HANG_SECONDS_MAX:
+        raise UsageError(f"{seconds:g} seconds cannot be waited; give 0.1 to {HANG_SECONDS_MAX}.")
+    return seconds
 
 
 def _show_found(out: Console, target: Target, result: Result) -> None:

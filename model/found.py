@@ -1,7 +1,6 @@
 """What was found, for a reader: the trace, the difference, the block's history, and how to replay it."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import msgspec
@@ -10,28 +9,24 @@ from kvoracle.model import history
 from kvoracle.model.operations import Operation
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Failure
-from kvoracle.model.trace import Trace, render
+from kvoracle.model.trace import Trace, render, write
 
 FOUND = Path("seeds/found")
 _CANNOT_BE_EXPLAINED = ("crash", "hang")
 
 
 def save(failure: Failure, target: Target, folder: Path = FOUND) -> Path:
-    """Write the trace of a failure, whole or not at all, under a name made from its content."""
+    """Write the trace of a failure under a name made from its content."""
     trace = msgspec.structs.replace(
         failure.trace,
         origin={**failure.trace.origin, "allocator": target.name},
         flags=[failure.rule],
         notes={failure.rule: failure.message},
     )
-    text = render(trace)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(render(trace).encode()).hexdigest()[:8]
     allocator = "".join(c if c.isalnum() or c == "-" else "-" for c in target.name)
     path = folder / f"{allocator}-{failure.rule.replace(' ', '-')}-{digest}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    write(trace, path)
     return path
 
 

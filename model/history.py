@@ -1,9 +1,11 @@
 """A failure explained: the history of its block, and the block tables around its last operation."""
 
+from typing import NamedTuple
+
 import msgspec
 
-from kvoracle.model.lockstep import Factory, Lockstep, Violation
-from kvoracle.model.run import Failure, start
+from kvoracle.model.lockstep import Factory, Lockstep, Violation, stamp_in_words
+from kvoracle.model.run import Failure, Judged, start
 from kvoracle.reference import PagedKV
 
 
@@ -30,11 +32,12 @@ def explain(failure: Failure, factory: Factory) -> Explanation:
         lockstep = start(factory, failure.trace)
     except Violation:
         return explanation
-    for index, operation in enumerate(failure.trace.operations):
+    judged = Judged(lockstep, failure.trace)
+    for index in range(len(failure.trace.operations)):
         before = _holders(lockstep.reference, failure.block)
         explanation.tables_before = _tables(lockstep)
         try:
-            lockstep.step(operation)
+            judged.step(index)
         except Violation as violation:
             explanation.events.append((index, f"here: {violation.message}"))
             explanation.tables_after = _tables(lockstep)
@@ -55,25 +58,34 @@ def _tables(lockstep: Lockstep) -> dict[str, list[int]]:
     return tables
 
 
-def _holders(kv: PagedKV, block: int | None) -> tuple[set[str], set[str], int] | None:
+class _Holders(NamedTuple):
+    owners: set[str]
+    pins: set[str]
+    stamps: list[object]
+
+
+def _holders(kv: PagedKV, block: int | None) -> _Holders | None:
     if block is None or block not in kv.pages:
         return None
     page = kv.pages[block]
-    return set(page.owners), set(page.pins), len(page.tokens)
+    return _Holders(set(page.owners), set(page.pins), list(page.tokens))
 
 
-def _events(
-    before: tuple[set[str], set[str], int] | None, after: tuple[set[str], set[str], int] | None
-) -> list[str]:
-    owners_before, pins_before, filled_before = before or (set(), set(), 0)
-    owners_after, pins_after, filled_after = after or (set(), set(), 0)
+def _events(before: _Holders | None, after: _Holders | None) -> list[str]:
+    owners_before, pins_before, stamps_before = before or ((), (), ())
+    owners_after, pins_after, stamps_after = after or ((), (), ())
+    owners_before, pins_before = set(owners_before), set(pins_before)
+    owners_after, pins_after = set(owners_after), set(pins_after)
     events = [
         f"{'shared with' if before else 'taken by'} {name}"
         for name in sorted(owners_after - owners_before)
     ]
     events += [f"pinned by {name}" for name in sorted(pins_after - pins_before)]
-    if filled_after > filled_before:
-        events.append(f"filled to {filled_after} tokens")
+    events += [
+        f"holds {stamp_in_words(stamp)} at offset {offset}"
+        for offset, stamp in enumerate(stamps_after)
+        if offset >= len(stamps_before)
+    ]
     events += [f"dropped by {name}" for name in sorted(owners_before - owners_after)]
     events += [f"no longer pinned by {name}" for name in sorted(pins_before - pins_after)]
     return [*events, "free"] if before and not after else events

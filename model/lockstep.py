@@ -8,6 +8,9 @@ back, and every count is compared.  The first difference is a `Violation`.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
 
 from kvoracle.model import witnesses
 from kvoracle.model.adapters.base import Adapter, perform
@@ -44,12 +47,10 @@ class Lockstep:
     allocator has no such operation, or it is misuse that the allocator does not promise to reject.
     """
 
-    def __init__(
-        self, factory: Factory, config: Configuration, make_memory: MakeMemory = ListMemory
-    ) -> None:
-        self.adapter = factory(config)
-        first = self.adapter.first_block
-        self.config = config
+    def __init__(self, adapter: Adapter, make_memory: MakeMemory = ListMemory) -> None:
+        self.adapter = adapter
+        self.config = config = adapter.config
+        first = adapter.first_block
         self.reference = PagedKV(
             config.blocks, config.block_size, first_page=first, choose=self._choose
         )
@@ -134,24 +135,47 @@ class Lockstep:
 
     def _call_allocator(self) -> Outcome:
         if self._actual is None:
-            try:
-                self._actual = perform(self.adapter, self._operation)
-            except Exception as error:
-                said = f"{type(error).__name__}: {error}".rstrip(": ")
-                raise self._violation("exception", f"the allocator raised {said}") from error
+            answer = self._ask("the call", lambda: perform(self.adapter, self._operation))
+            if not isinstance(answer, Outcome):
+                raise self._violation("outcome", f"answered {answer!r}, which is no outcome")
+            if isinstance(answer, Done) and (answer.copies or answer.slots or answer.refused):
+                self._check_answer(answer)
+            self._actual = answer
         return self._actual
 
-    def _table(self, request: str) -> list[int]:
+    def _check_answer(self, answer: Done) -> None:
         try:
-            return list(self.adapter.table(request))
-        except Exception as error:
-            said = f"the allocator has no table for {request!r} ({type(error).__name__}: {error})"
-            raise self._violation("table", said) from error
+            msgspec.convert(msgspec.to_builtins(answer), Done)
+        except (TypeError, ValueError) as error:
+            raise self._violation(
+                "outcome", f"answered {answer}, whose shape is wrong: {error}"
+            ) from None
+        stray = answer.slots.keys() - self._operation.writes().keys()
+        if stray:
+            said = f"gave slots to {sorted(stray)}, which the call does not grow"
+            raise self._violation("slots", said)
+
+    def _ask(self, what: str, call: Callable[[], Any]) -> Any:
+        """Let the allocator answer; whatever it raises is a verdict."""
+        try:
+            return call()
+        except (Exception, SystemExit) as error:
+            said = f"the allocator raised {type(error).__name__}: {error}".rstrip(": ")
+            where = "" if what == "the call" else f" when asked for {what}"
+            raise self._violation("exception", said + where) from error
+
+    def _table(self, request: str) -> list[int]:
+        table: list[int] = self._ask(
+            f"the table of {request!r}", lambda: list(self.adapter.table(request))
+        )
+        return table
 
     def _compare_outcomes(self, expected: Outcome, actual: Outcome) -> None:
         same = type(expected) is type(actual)
         if isinstance(expected, Done) and isinstance(actual, Done):
             same = expected.refused == actual.refused
+        if isinstance(expected, Rejected) and isinstance(actual, Rejected):
+            same = expected.reason == actual.reason
         if not same:
             said, should = outcome_in_words(actual), outcome_in_words(expected)
             raise self._violation("outcome", f"answered {said!r}, and must answer {should!r}")
@@ -188,6 +212,9 @@ class Lockstep:
     def _slots_of(self, request: str, count: int) -> list[int]:
         first = len(self.lists.read(request))
         table, size = self._table(request), self.config.block_size
+        if len(table) * size < first + count:
+            said = f"the table of {request!r} is {table}: it has no room for {first + count} tokens"
+            raise self._violation("table", said)
         return [table[p // size] * size + p % size for p in range(first, first + count)]
 
     def _check(self) -> None:
@@ -223,11 +250,11 @@ class Lockstep:
                     raise self._violation("pinned contents", said, page)
 
     def _check_counts(self) -> None:
-        free = self.adapter.free_blocks()
+        free = self._ask("its free blocks", self.adapter.free_blocks)
         if free is not None and free != len(self.reference.free):
             said = f"the allocator counts {free} free blocks: {len(self.reference.free)} are free"
             raise self._violation("free count", said)
-        counted = self.adapter.holders()
+        counted = self._ask("its holders", self.adapter.holders)
         if counted is None:
             return
         held = self.reference.pages
@@ -247,17 +274,18 @@ class Lockstep:
         actual = self.memory.read(block)
         offset = next(i for i, stamp in enumerate(expected) if actual[i] != stamp)
         position = index * self.config.block_size + offset
-        found, wanted = _in_words(actual[offset]), _in_words(expected[offset])
+        found, wanted = stamp_in_words(actual[offset]), stamp_in_words(expected[offset])
         said = (
             f"{request!r} reads {found} at position {position} (block {block}, offset {offset}): "
         )
         return self._violation("contents", f"{said}{wanted} is right", block)
 
     def _violation(self, rule: str, message: str, block: int | None = None) -> Violation:
-        return Violation(rule, message.replace("page ", "block "), block)
+        return Violation(rule, " ".join(message.split()), block)
 
 
-def _in_words(stamp: object) -> str:
+def stamp_in_words(stamp: object) -> str:
+    """A stamp as a reader says it."""
     if not isinstance(stamp, Stamp):
         return "a slot that was never written"
     return f"token {stamp.token} that {stamp.request!r} wrote as its position {stamp.position}"

@@ -77,7 +77,11 @@ class AllocatorMachine(RuleBasedStateMachine):
     def make_pool(self, blocks: int, block_size: int) -> None:
         self.trace = Trace(Configuration(blocks, block_size), [])
         self.trace.origin = dict(self.collected.origin)
-        self.lockstep = start(self.target.factory, self.trace)
+        try:
+            self.lockstep = start(self.target.factory, self.trace)
+        except Violation as violation:
+            self._fail(violation)
+            raise
         for request in REQUEST_NAMES[:2]:
             self.step(Create(request))
 
@@ -94,20 +98,22 @@ class AllocatorMachine(RuleBasedStateMachine):
         try:
             outcome = self.lockstep.step(operation)
         except Violation as violation:
-            self.violation = violation
-            self.collected.failure = Failure(
-                self.trace, violation.rule, violation.message, violation.block
-            )
+            self._fail(violation)
         else:
             self.collected.count(operation.verb, kind_of(outcome))
+
+    def _fail(self, violation: Violation) -> None:
+        self.violation = violation
+        self.collected.failure = Failure(
+            self.trace, violation.rule, violation.message, violation.block
+        )
 
     def teardown(self) -> None:
         if self.trace.operations:
             self.collected.tally.add(Tally({}, dict(self.lockstep.witnessed), 1))
 
     def sizes(self) -> st.SearchStrategy[int]:
-        smallest = self.target.block_sizes[0]
-        return st.integers(smallest, min(smallest + 3, self.target.block_sizes[-1]))
+        return st.sampled_from(self.target.block_sizes[:4])
 
     def draw_fields(self, operation: type[Operation]) -> st.SearchStrategy[Any]:
         fields = {name: _STRATEGIES[kind](self) for name, kind in kinds(operation).items()}

@@ -32,7 +32,7 @@ def _verb(class_name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in class_name).lstrip("_")
 
 
-class Operation(msgspec.Struct, frozen=True, tag_field="op", tag=_verb):
+class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", tag=_verb):
     """One call on an allocator; the class name in snake case is the verb that carries it out."""
 
     verb: ClassVar[str]
@@ -80,8 +80,9 @@ class AppendEach(Operation, frozen=True):
         }
 
     def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
-        tokens = [writes[request][0] for request in self.requests if request in writes]
-        return target.append_each(self.requests, tokens)
+        if len(self.tokens) != len(self.requests):
+            return target.append_each(self.requests, self.tokens)
+        return target.append_each(self.requests, [writes[name][0] for name in self.requests])
 
 
 class Fork(Operation, frozen=True):

@@ -3,6 +3,8 @@
 Its numbers never change with a Python or library upgrade, so a seed means the same walk for ever.
 """
 
+import re
+
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -37,9 +39,9 @@ def parse_seed(text: str) -> int:
     Raises ValueError for anything else.
     """
     lowered = text.strip().lower()
-    if lowered.isdecimal() and len(lowered) <= 20:
+    if re.fullmatch(r"[0-9]{1,20}", lowered):
         return int(lowered) & _MASK
-    digits = lowered.removeprefix("0x")
-    if not (lowered.startswith("0x") or 7 <= len(digits) <= 40):
+    hexadecimal = re.fullmatch(r"0x([0-9a-f]{1,40})|([0-9a-f]{7,40})", lowered)
+    if hexadecimal is None:
         raise ValueError(text)
-    return int(digits, 16) & _MASK
+    return int(hexadecimal[1] or hexadecimal[2], 16) & _MASK

@@ -22,7 +22,12 @@ SGLANG = (
     "pip install torch==2.13.0 && pip install --no-deps sglang==0.5.23 && pip install orjson"
     " psutil pybase64 requests triton packaging pillow starlette pyzmq tqdm ipython aiohttp"
 )
-VLLM = "pip install torch==2.13.0 && pip install --no-deps vllm==0.33.0"
+VLLM = (
+    "pip install torch==2.13.0 && pip install --no-deps vllm==0.33.0 xgrammar==0.2.8 && pip install"
+    " 'transformers>=5.16.1,<5.21' 'fastapi>=0.133,<0.137' 'llguidance>=1.7,<1.8'"
+    " apache-tvm-ffi==0.1.11 aiohttp cachetools cbor2 cloudpickle openai openai_harmony"
+    " partial-json-parser pillow prometheus_client psutil py-cpuinfo pybase64 pyzmq requests uvloop"
+)
 
 ALLOCATORS = {
     "impl": Known("kvoracle.model.adapters.impl:ImplAdapter", "this project's own allocator"),
@@ -61,6 +66,11 @@ class Target(NamedTuple):
 
 def target_of(name: str, adapter: type[Adapter], factory: Factory | None = None) -> Target:
     """A target from an adapter class, or from a factory of such adapters."""
+    lacking = [verb for verb in ("create", "append", "release") if not hasattr(adapter, verb)]
+    if lacking:
+        raise UsageError(
+            f"{name} has no {', '.join(lacking)}; an adapter must have at least these."
+        )
     return Target(name, factory or adapter, operations_of(adapter), adapter.block_sizes)
 
 

@@ -8,9 +8,10 @@ import msgspec
 
 from kvoracle.model.lockstep import Factory, Lockstep, MakeMemory, Violation
 from kvoracle.model.memory import ListMemory
-from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks
-from kvoracle.model.trace import Expected, Trace, outcome_in_words
+from kvoracle.model.operations import Done, Outcome, OutOfBlocks
+from kvoracle.model.trace import Expected, Trace
 
+EXPECTED_OUTCOME = "expected outcome"
 SETTING_UP = -1
 """The index of a failure that came before the first operation."""
 
@@ -75,13 +76,11 @@ def run(
     lockstep = None
     try:
         lockstep = start(factory, trace, make_memory)
+        judged = Judged(lockstep, trace)
         for index, operation in enumerate(trace.operations):
             if before_step is not None:
                 before_step(index)
-            outcome = lockstep.step(operation)
-            counted[operation.verb, kind_of(outcome)] += 1
-            if trace.expected:
-                _compare_expected(trace.expected[index], outcome, lockstep, operation)
+            counted[operation.verb, kind_of(judged.step(index))] += 1
     except Violation as violation:
         return Failure(cut(trace, index), violation.rule, violation.message, violation.block)
     finally:
@@ -94,10 +93,37 @@ def run(
 def start(factory: Factory, trace: Trace, make_memory: MakeMemory = ListMemory) -> Lockstep:
     """Set up an empty pool on both sides; an allocator that cannot be made is a Violation."""
     try:
-        return Lockstep(factory, trace.config, make_memory)
+        adapter = factory(trace.config)
     except Exception as error:
         said = f"the allocator cannot be made with {trace.config}: {type(error).__name__}: {error}"
         raise Violation("exception", said) from error
+    return Lockstep(adapter, make_memory)
+
+
+class Judged:
+    """Lockstep along a trace, its expected outcomes included.
+
+    They are compared until the first operation that was not tried: from there on the allocator is
+    in another state than the file speaks of.
+    """
+
+    def __init__(self, lockstep: Lockstep, trace: Trace) -> None:
+        self.lockstep = lockstep
+        self.trace = trace
+        self._compares = bool(trace.expected) and lockstep.adapter.headroom == 0
+
+    def step(self, index: int) -> Outcome | None:
+        """Carry out the index-th operation, with every check."""
+        operation = self.trace.operations[index]
+        outcome = self.lockstep.step(operation)
+        self._compares = self._compares and outcome is not None
+        if self._compares:
+            assert outcome is not None
+            actual = Expected.of(outcome, len(self.lockstep.reference.free))
+            if actual != self.trace.expected[index]:
+                said = f"gave {_in_words(actual)}, and the file says {_in_words(self.trace.expected[index])}"
+                raise Violation(EXPECTED_OUTCOME, said)
+        return outcome
 
 
 def cut(trace: Trace, index: int) -> Trace:
@@ -119,13 +145,7 @@ def with_expected(trace: Trace, factory: Factory) -> Trace:
     return msgspec.structs.replace(trace, expected=expected)
 
 
-def _compare_expected(
-    expected: Expected, outcome: Outcome | None, lockstep: Lockstep, operation: Operation
-) -> None:
-    if outcome is None or lockstep.adapter.headroom:
-        return
-    actual = Expected.of(outcome, len(lockstep.reference.free))
-    if actual != expected:
-        said = f"{outcome_in_words(outcome)} with {actual.free} blocks free"
-        recorded = f"{expected.outcome} {expected.reason} with {expected.free} blocks free"
-        raise Violation("expected outcome", f"{operation} gave {said}: the file says {recorded}")
+def _in_words(expected: Expected) -> str:
+    reason = f" ({expected.reason})" if expected.reason else ""
+    refused = f", refused {', '.join(expected.refused)}" if expected.refused else ""
+    return f"{expected.outcome}{reason}{refused}, {expected.free} blocks free"

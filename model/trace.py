@@ -1,7 +1,8 @@
 """A trace: a configuration and a list of operations, in JSON.  The one currency of the house."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,20 +13,27 @@ from kvoracle.model.operations import AnyOperation, Done, Outcome, OutOfBlocks, 
 VERSION = 1
 FILE_BYTES_MAX = 64 * 1024 * 1024
 OPERATIONS_MAX = 1_000_000
+BLOCK_SIZE_MAX = 4096
+SLOTS_MAX = 4_194_304
+PROBLEM_LENGTH_MAX = 300
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A pool: how many usable blocks, and how many token slots in each."""
 
-    blocks: Annotated[int, Meta(ge=1, le=16_777_216)]
-    block_size: Annotated[int, Meta(ge=1, le=4096)]
+    blocks: Annotated[int, Meta(ge=1)]
+    block_size: Annotated[int, Meta(ge=1, le=BLOCK_SIZE_MAX)]
+
+    def __post_init__(self) -> None:
+        if self.blocks * self.block_size > SLOTS_MAX:
+            raise ValueError(f"a pool has at most {SLOTS_MAX:,} slots")
 
 
 class Expected(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """What an operation must do, whatever the allocator: the outcome, and the free blocks after it."""
 
-    outcome: str
-    free: int
+    outcome: Literal["ok", "out of blocks", "rejected"]
+    free: Annotated[int, Meta(ge=0)]
     reason: str = ""
     refused: list[str] = []
 
@@ -59,32 +67,44 @@ class _Header(msgspec.Struct):
 
 
 def write(trace: Trace, path: Path) -> None:
-    """Write a trace, one operation a line so that a diff can be read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(trace), encoding="utf-8")
+    """Write a trace, whole or not at all, one operation a line so that a diff can be read."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+        unfinished.write_text(render(trace), encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise UsageError(f"{path} cannot be written ({problem}); choose another folder.") from error
 
 
 def render(trace: Trace) -> str:
     """The JSON text of a trace."""
     fields: dict[str, Any] = msgspec.to_builtins(trace)
     fields = {"version": fields.pop("version"), **fields}
-    lines = [f'"{name}": {_render(value)}' for name, value in fields.items() if value]
+    needed = ("config", "operations")
+    lines = [
+        f'"{name}": {_render(value)}' for name, value in fields.items() if value or name in needed
+    ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def read(path: Path) -> Trace:
     """Read a trace; a file that is not one is a UsageError."""
     try:
-        size_bytes = path.stat().st_size
-        if size_bytes > FILE_BYTES_MAX:
-            raise UsageError(
-                f"{path} has {size_bytes:,} bytes, more than the {FILE_BYTES_MAX:,} of the largest"
-                " trace; split it or shorten its token lists."
-            )
-        return parse(path.read_bytes(), str(path))
-    except OSError as error:
-        problem = error.strerror or str(error)
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a file; give the path of a trace.")
+        with path.open("rb") as file:
+            text = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{path} cannot be read ({problem}); give the path of a trace.") from error
+    if len(text) > FILE_BYTES_MAX:
+        raise UsageError(
+            f"{path} has more than the {FILE_BYTES_MAX:,} bytes of the largest trace;"
+            " split it or shorten its token lists."
+        )
+    return parse(text, str(path))
 
 
 def parse(text: bytes, name: str) -> Trace:
@@ -98,8 +118,9 @@ def parse(text: bytes, name: str) -> Trace:
             )
         trace = msgspec.json.decode(text, type=Trace)
     except (msgspec.DecodeError, RecursionError) as error:
+        problem = " ".join(str(error).split())[:PROBLEM_LENGTH_MAX]
         raise UsageError(
-            f"{name} is not a trace ({error}); seeds/README.md describes the format."
+            f"{name} is not a trace ({problem}); seeds/README.md describes the format."
         ) from error
     if trace.expected and len(trace.expected) != len(trace.operations):
         raise UsageError(

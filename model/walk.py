@@ -44,7 +44,8 @@ def _geometry(random: Random64, block_sizes: range) -> Configuration:
     large = random.below(64) == 0
     blocks = 16 + random.below(48) if large else 2 + random.below(7)
     size = 5 + random.below(28) if large else 1 + random.below(4)
-    return Configuration(blocks, min(max(size, block_sizes[0]), block_sizes[-1]))
+    fitting = next((fits for fits in block_sizes if fits >= size), block_sizes[-1])
+    return Configuration(blocks, fitting)
 
 
 def _weights(

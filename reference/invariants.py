@@ -3,6 +3,7 @@
 An invariant yields one sentence for each place where it is broken, naming the page and its holders.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,13 @@ class BrokenInvariant(AssertionError):
 
 def describe(kv: "PagedKV", page: int) -> str:
     """A page and its holders in words."""
+    if page not in kv.usable:
+        return f"block {page} (outside the pool)"
     if page not in kv.pages:
-        return f"page {page} (not allocated)"
+        return f"block {page} (not allocated)"
     owners = ", ".join(sorted(kv.pages[page].owners)) or "none"
     pins = ", ".join(sorted(kv.pages[page].pins)) or "none"
-    return f"page {page} (owners: {owners}; pins: {pins})"
+    return f"block {page} (owners: {owners}; pins: {pins})"
 
 
 def free_and_allocated_partition_the_pool(kv: "PagedKV") -> Iterator[str]:
@@ -70,7 +73,9 @@ def pins_and_transfers_agree(kv: "PagedKV") -> Iterator[str]:
     pins: dict[int, set[str]] = {page: set() for page in kv.pages}
     for name, transfer in kv.transfers.items():
         if not transfer.pages:
-            yield f"the record of transfer {name!r} has no page"
+            yield f"the record of transfer {name!r} has no block"
+        if len(set(transfer.pages)) < len(transfer.pages):
+            yield f"the record of transfer {name!r} names a block twice: {transfer.pages}"
         for page in transfer.pages:
             if page not in pins:
                 yield f"the record of transfer {name!r} names {describe(kv, page)}"
@@ -78,8 +83,8 @@ def pins_and_transfers_agree(kv: "PagedKV") -> Iterator[str]:
             pins[page].add(name)
     for page, expected in pins.items():
         if kv.pages[page].pins != expected:
-            records = ", ".join(sorted(expected)) or "no record"
-            yield f"{describe(kv, page)} is in the transfer records of {records}"
+            records = ", ".join(sorted(expected)) or "no transfer record"
+            yield f"{describe(kv, page)} is named by {records}"
 
 
 def tables_name_no_page_twice(kv: "PagedKV") -> Iterator[str]:
@@ -98,14 +103,15 @@ def only_the_tail_is_partial(kv: "PagedKV") -> Iterator[str]:
             least = 1 if index == len(table) - 1 else kv.block_size
             if not least <= filled <= kv.block_size:
                 where = f"position {index} of the table of {request!r}"
-                yield f"{describe(kv, page)} at {where} holds {filled} tokens, not {least} or more"
+                right = f"{least} to {kv.block_size}"
+                yield f"{describe(kv, page)} at {where} holds {filled} tokens, not {right}"
 
 
 def pinned_contents_are_frozen(kv: "PagedKV") -> Iterator[str]:
     """What a transfer reads is what it pinned, until it ends."""
     for name, transfer in kv.transfers.items():
-        for page, contents in zip(transfer.pages, transfer.contents, strict=True):
-            if kv.pages[page].tokens != contents:
+        for page, contents in itertools.zip_longest(transfer.pages, transfer.contents):
+            if page not in kv.pages or kv.pages[page].tokens != contents:
                 yield f"{describe(kv, page)} changed while transfer {name!r} pins it"
 
 

@@ -9,7 +9,6 @@ took and judges them.  Each operation is written in the same parts: check, take,
 Nothing is changed before the last check has passed.
 """
 
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ class Rejected(ValueError):
 
 
 class WrongChoice(AssertionError):
-    """The pages that an allocator took were not its to take; nothing was changed."""
+    """The pages that an allocator took for an append were not its to take; it changed nothing."""
 
     def __init__(self, message: str, page: int | None = None) -> None:
         super().__init__(message)
@@ -197,6 +196,8 @@ class PagedKV:
             raise Rejected("duplicate request", request)
 
     def _check_batch(self, requests: Sequence[str]) -> None:
+        if not requests:
+            raise Rejected("no requests", "")
         for request in requests:
             self._table(request)
         if len(set(requests)) < len(requests):
@@ -204,7 +205,7 @@ class PagedKV:
 
     def _check_capacity(self, need: int) -> None:
         if need > len(self.free):
-            raise MemoryError(f"{need} pages needed, {len(self.free)} free")
+            raise MemoryError(f"{need} blocks needed, {len(self.free)} free")
 
     def tail_to_copy(self, request: str) -> int | None:
         """The tail page that an append must not write in place: partial, and shared or pinned."""
@@ -215,21 +216,20 @@ class PagedKV:
         return tail if held_by_others else None
 
     def _smallest(self, _request: str, positions: list[int]) -> list[int]:
-        return heapq.nsmallest(len(positions), self.free)
+        return sorted(self.free)[: len(positions)]
 
     def _take(self, request: str, positions: list[int]) -> list[int]:
         taken = list(self._choose(request, positions)) if positions else []
         if len(taken) != len(positions):
-            raise WrongChoice(f"{len(positions)} pages were needed and {len(taken)} taken")
+            raise WrongChoice(f"{len(positions)} blocks were needed and {len(taken)} taken")
         for index, page in enumerate(taken):
             if page in taken[:index]:
-                raise WrongChoice(f"page {page} was taken twice in one call", page)
+                raise WrongChoice(f"block {page} was taken twice in one call", page)
             if page not in self.free:
                 said = f"{describe(self, page)} was taken for {request!r} but is not free"
                 raise WrongChoice(said, page)
         for page in taken:
             self.free.remove(page)
-        heapq.heapify(self.free)
         return taken
 
     def _redirect_tail(self, request: str, source: int, copy: int) -> None:
@@ -241,4 +241,4 @@ class PagedKV:
         unheld = [page for page in pages if not self.pages[page].owners | self.pages[page].pins]
         for page in unheld:
             del self.pages[page]
-            heapq.heappush(self.free, page)
+            self.free.append(page)

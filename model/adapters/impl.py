@@ -20,6 +20,7 @@ class ImplAdapter(Adapter):
             "repeated request",
             "nothing to pin",
             "no tokens",
+            "no requests",
         }
     )
     allocator_class: type[impl.PagedAllocator] = impl.PagedAllocator

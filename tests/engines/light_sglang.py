@@ -29,7 +29,7 @@ def install() -> None:
     home = Path(found.origin).parent
     utilities = home / "srt" / "utils" / "common.py"
     no_triton = SimpleNamespace(capabilities=SimpleNamespace(supports_triton=False))
-    _stand_in("sglang", __path__=[str(home)])
+    _stand_in("sglang", __path__=[str(home)], __spec__=found)
     _stand_in("sglang.srt.platforms", current_platform=no_triton)
     _stand_in(
         "sglang.kernels.ops.memory.allocator", alloc_decode_kernel=None, alloc_extend_kernel=None

@@ -4,7 +4,9 @@ import importlib
 
 import pytest
 
-pytest.importorskip("sglang", reason="pip install torch==2.13.0 && pip install --no-deps sglang==0.5.23")
+pytest.importorskip(
+    "sglang", reason="pip install torch==2.13.0 && pip install --no-deps sglang==0.5.23"
+)
 
 ADAPTERS = (
     "SGLangTokenAdapter",

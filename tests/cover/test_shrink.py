@@ -1,0 +1,299 @@
+"""Shrinking: smaller, failing by the same rule, within its limit of runs."""
+
+import pytest
+
+from kvoracle.model.adapters.impl import ImplAdapter
+from kvoracle.model.operations import (
+    Append,
+    AppendEach,
+    Create,
+    Fork,
+    Pin,
+    Release,
+    ReleaseEach,
+    Unpin,
+)
+from kvoracle.model.run import Failure, run
+from kvoracle.model.shrink import shrink
+from kvoracle.model.trace import Configuration, Expected, Trace
+from kvoracle.model.walk import walk
+
+
+class ForkMissesAnOwner(ImplAdapter):
+    """The planted bug: a fork counts no owner for the tail it shares."""
+
+    def fork(self, parent, child):
+        super().fork(parent, child)
+        self.allocator.pool.owners[self.table(child)[-1:]] -= 1
+
+
+class ForkMissesAnOwnerAndKeepsNoCounts(ForkMissesAnOwner):
+    """The same, found only once a block that is still shared is taken again."""
+
+    def free_blocks(self):
+        return None
+
+    def holders(self):
+        return None
+
+
+class FailsOnTheThirdRelease(ImplAdapter):
+    releases = 0
+
+    def release(self, request):
+        super().release(request)
+        self.releases += 1
+        if self.releases == 3:
+            raise RuntimeError("third release")
+
+
+class Fails:
+    """Runs a trace on an adapter and counts the runs."""
+
+    def __init__(self, adapter):
+        self.adapter = adapter
+        self.runs = 0
+
+    def __call__(self, trace):
+        self.runs += 1
+        return run(trace, self.adapter)
+
+
+def first_failure(adapter, seeds=range(1000), steps=200):
+    return next(failure for seed in seeds if (failure := run(walk(seed, steps=steps), adapter)))
+
+
+def names_in(trace):
+    text = [operation.arguments() for operation in trace.operations]
+    flat = [name for arguments in text for name in arguments]
+    every = [n for name in flat for n in (name if isinstance(name, tuple) else (name,))]
+    return list(dict.fromkeys(name for name in every if isinstance(name, str)))
+
+
+def tokens_in(trace):
+    return [t for o in trace.operations for tokens in o.writes().values() for t in tokens]
+
+
+def renamed_by_hand():
+    """A trace of long names in which the fork bug is deep inside."""
+    return Trace(
+        Configuration(16, 4),
+        [
+            Create("request-17"),
+            Append("request-17", tuple(range(100, 110))),
+            Create("request-4"),
+            Append("request-4", (7,)),
+            Pin("request-4", "transfer-9"),
+            AppendEach(("request-4", "request-17"), (8, 9)),
+            Unpin("transfer-9"),
+            Release("request-4"),
+            Fork("request-17", "request-99"),
+            ReleaseEach(("request-17", "request-99")),
+        ],
+    )
+
+
+@pytest.mark.parametrize("seed", range(0, 1000, 100))
+def test_a_planted_fork_bug_shrinks_to_at_most_four_operations_with_plain_names(seed):
+    failure = first_failure(ForkMissesAnOwner, range(seed, seed + 1000))
+    fails = Fails(ForkMissesAnOwner)
+
+    small = shrink(failure, fails)
+
+    assert small.rule == failure.rule
+    assert [type(operation) for operation in small.trace.operations] == [Create, Append, Fork]
+    assert small.trace.operations == [Create("a"), Append("a", (1,)), Fork("a", "b")]
+    assert small.trace.config == Configuration(1, 1)
+    assert fails.runs < 500
+
+
+def test_a_planted_fork_bug_in_long_names_shrinks_to_a_and_b():
+    failure = run(renamed_by_hand(), ForkMissesAnOwner)
+
+    small = shrink(failure, Fails(ForkMissesAnOwner))
+
+    assert small.trace.operations == [Create("a"), Append("a", (1,)), Fork("a", "b")]
+
+
+@pytest.mark.parametrize("seed", range(0, 500, 100))
+def test_a_planted_bug_without_counts_shrinks_and_keeps_its_rule(seed):
+    failure = first_failure(ForkMissesAnOwnerAndKeepsNoCounts, range(seed, seed + 1000))
+
+    small = shrink(failure, Fails(ForkMissesAnOwnerAndKeepsNoCounts))
+
+    assert small.rule == failure.rule
+    assert len(small.trace.operations) <= 6
+    assert names_in(small.trace)[0] == "a"
+
+
+def test_what_is_shrunk_fails_by_itself_just_as_it_says():
+    failure = first_failure(ForkMissesAnOwnerAndKeepsNoCounts)
+    small = shrink(failure, Fails(ForkMissesAnOwnerAndKeepsNoCounts))
+
+    assert run(small.trace, ForkMissesAnOwnerAndKeepsNoCounts) == small
+
+
+def test_requests_and_transfers_and_tokens_are_renamed_in_order_of_appearance():
+    class UnpinRaises(ImplAdapter):
+        def unpin(self, transfer):
+            super().unpin(transfer)
+            if len(self.allocator._transfers) == 1 and len(self.allocator._rows) == 3:
+                raise RuntimeError
+
+    failure = run(
+        Trace(
+            Configuration(4, 2),
+            [
+                Create("zeta"),
+                Create("yps"),
+                Create("xi"),
+                Append("yps", (50,)),
+                Append("xi", (40,)),
+                Pin("yps", "omega"),
+                Pin("xi", "psi"),
+                Unpin("omega"),
+            ],
+        ),
+        UnpinRaises,
+    )
+
+    small = shrink(failure, Fails(UnpinRaises)).trace
+
+    assert [name for name in names_in(small) if len(name) == 1] == ["a", "b", "c"]
+    assert [name for name in names_in(small) if len(name) == 2] == ["t1", "t2"]
+    assert tokens_in(small) == list(range(1, len(tokens_in(small)) + 1))
+
+
+def test_more_requests_than_letters_get_different_names():
+    operations = [Create(f"request-{index}") for index in range(30)]
+
+    class FailsWithThirty(ImplAdapter):
+        def create(self, request):
+            super().create(request)
+            if len(self.allocator._rows) == 30:
+                raise RuntimeError("thirty")
+
+    failure = run(Trace(Configuration(1, 1), operations), FailsWithThirty)
+
+    small = shrink(failure, Fails(FailsWithThirty))
+
+    assert len(small.trace.operations) == 30
+    assert names_in(small.trace)[:2] == ["a", "b"]
+    assert len(set(names_in(small.trace))) == 30
+
+
+def test_tokens_and_batches_get_shorter():
+    class FailsOnEightTokens(ImplAdapter):
+        def append(self, request, tokens):
+            done = super().append(request, tokens)
+            if len(tokens) >= 3:
+                raise RuntimeError("three tokens")
+            return done
+
+    failure = run(
+        Trace(Configuration(40, 1), [Create("a"), Append("a", tuple(range(40)))]),
+        FailsOnEightTokens,
+    )
+
+    small = shrink(failure, Fails(FailsOnEightTokens))
+
+    assert small.trace.operations == [Create("a"), Append("a", (1, 2, 3))]
+
+
+def test_a_create_and_its_release_go_together():
+    failure = run(
+        Trace(
+            Configuration(4, 2),
+            [
+                operation
+                for name in ("a", "b", "c", "d")
+                for operation in (Create(name), Append(name, (1,)), Release(name))
+            ],
+        ),
+        FailsOnTheThirdRelease,
+    )
+
+    small = shrink(failure, Fails(FailsOnTheThirdRelease))
+
+    assert small.rule == "exception"
+    assert small.trace.operations == [Create("a"), Release("a")] * 3
+
+
+def test_two_operations_that_are_apart_and_cancel_out_go_together():
+    class FailsWhenCallsBalance(ImplAdapter):
+        appends = balance = 0
+
+        def create(self, request):
+            self.balance += 1
+            super().create(request)
+
+        def release(self, request):
+            self.balance -= 1
+            super().release(request)
+
+        def append(self, request, tokens):
+            self.appends += 1
+            if (self.appends, self.balance) == (2, 1):
+                raise RuntimeError("the second append of one request")
+            return super().append(request, tokens)
+
+    operations = [
+        Create("a"),
+        Create("b"),
+        Append("a", (1,)),
+        Release("b"),
+        Append("a", (2,)),
+    ]
+    failure = run(Trace(Configuration(4, 2), operations), FailsWhenCallsBalance)
+
+    small = shrink(failure, Fails(FailsWhenCallsBalance))
+
+    assert small.trace.operations == [Create("a"), Append("a", (1,)), Append("a", (2,))]
+
+
+def test_a_smaller_trace_that_fails_by_another_rule_is_not_taken():
+    def fails(trace):
+        rule = "choice" if len(trace.operations) == 10 else "contents"
+        return Failure(trace, rule, "")
+
+    failure = fails(renamed_by_hand())
+
+    assert shrink(failure, fails).rule == "choice"
+    assert len(shrink(failure, fails).trace.operations) == 10
+
+
+@pytest.mark.parametrize("runs_max", [0, 1, 2, 7, 30])
+def test_no_more_runs_are_made_than_allowed(runs_max):
+    failure = first_failure(ForkMissesAnOwnerAndKeepsNoCounts)
+    fails = Fails(ForkMissesAnOwnerAndKeepsNoCounts)
+
+    small = shrink(failure, fails, runs_max)
+
+    assert fails.runs == runs_max
+    assert small.rule == failure.rule
+    assert len(small.trace.operations) <= len(failure.trace.operations)
+    assert runs_max > 0 or small is failure
+
+
+def test_a_trace_that_does_not_fail_any_more_is_left_alone():
+    failure = first_failure(ForkMissesAnOwner)
+    before = list(failure.trace.operations)
+    fails = Fails(ImplAdapter)
+
+    assert shrink(failure, fails) is failure
+    assert failure.trace.operations == before
+    assert fails.runs > 0
+
+
+def test_a_failure_before_any_operation_is_left_alone():
+    failure = Failure(Trace(Configuration(1, 1), []), "exception", "cannot be made")
+
+    assert shrink(failure, lambda _: None) is failure
+
+
+def test_what_a_file_expected_is_not_kept_for_other_operations():
+    trace = renamed_by_hand()
+    trace.expected = [Expected("ok", 16)] * len(trace.operations)
+    failure = Failure(trace, "holder count", "")
+
+    assert shrink(failure, Fails(ForkMissesAnOwner)).trace.expected == []
