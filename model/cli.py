@@ -39,7 +39,10 @@ HangOption = Annotated[
     float, typer.Option(help="Seconds after which an operation without an answer hangs.")
 ]
 AllocatorOption = Annotated[
-    str, typer.Option(help="A name that `kvoracle allocators` lists, or package.module:factory.")
+    str,
+    typer.Option(
+        help="A name that `kvoracle allocators` lists, mutant:NAME, or package.module:factory."
+    ),
 ]
 
 

@@ -99,7 +99,9 @@ def _explained(failure: Failure, target: Target) -> list[str]:
     parts = []
     if failure.block is not None:
         events = [f"  {index:>3}  {event}" for index, event in explanation.events]
-        parts.append(f"The history of block {failure.block}:\n" + "\n".join(events))
+        parts.append(f"The history of block {failure.block}:\n" + "\n".join(events or ["  none"]))
+    if explanation.answer:
+        parts.append(f"The allocator's last answer:\n  {explanation.answer}")
     before, after = explanation.tables_before, explanation.tables_after
     if before or after:
         rows = [

@@ -13,13 +13,14 @@ class Explanation(msgspec.Struct):
     """What a reader needs beside the trace and the message.
 
     `events` are (operation index, what happened to the block).  Tables are those of the allocator;
-    `tables_after` is empty where the allocator no longer answers.
+    `tables_after` is empty where the allocator no longer answers.  `answer` is what it answered last.
     """
 
     events: list[tuple[int, str]] = []
     tables_before: dict[str, list[int]] = {}
     tables_after: dict[str, list[int]] = {}
-    reproduced: bool = True
+    answer: str = ""
+    reproduced: bool = False
 
 
 def explain(failure: Failure, factory: Factory) -> Explanation:
@@ -31,6 +32,7 @@ def explain(failure: Failure, factory: Factory) -> Explanation:
     try:
         lockstep = start(factory, failure.trace)
     except Violation:
+        explanation.reproduced = True
         return explanation
     judged = Judged(lockstep, failure.trace)
     for index in range(len(failure.trace.operations)):
@@ -38,13 +40,12 @@ def explain(failure: Failure, factory: Factory) -> Explanation:
         explanation.tables_before = _tables(lockstep)
         try:
             judged.step(index)
-        except Violation as violation:
-            explanation.events.append((index, f"here: {violation.message}"))
-            explanation.tables_after = _tables(lockstep)
-            return explanation
+        except Violation:
+            explanation.reproduced = True
         after = _holders(lockstep.reference, failure.block)
         explanation.events += [(index, event) for event in _events(before, after)]
-    explanation.reproduced = False
+    explanation.tables_after = _tables(lockstep)
+    explanation.answer = "" if lockstep.answer is None else str(lockstep.answer)
     return explanation
 
 

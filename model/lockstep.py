@@ -58,14 +58,14 @@ class Lockstep:
         self.memory = make_memory(first + config.blocks, config.block_size)
         self.witnessed: Counter[str] = Counter()
         self._operation: Operation
-        self._actual: Outcome | None = None
+        self.answer: Outcome | None = None
 
     def step(self, operation: Operation) -> Outcome | None:
         """Carry out one operation on both sides and check everything."""
         if not hasattr(self.adapter, operation.verb):
             return None
         self._operation = operation
-        self._actual = None
+        self.answer = None
         stamped = self._stamp(operation)
         expected = self._expect(operation, stamped)
         if isinstance(expected, Rejected) and expected.reason not in self.adapter.refuses:
@@ -134,14 +134,14 @@ class Lockstep:
             raise self._violation("copy", said, table[position])
 
     def _call_allocator(self) -> Outcome:
-        if self._actual is None:
+        if self.answer is None:
             answer = self._ask("the call", lambda: perform(self.adapter, self._operation))
             if not isinstance(answer, Outcome):
                 raise self._violation("outcome", f"answered {answer!r}, which is no outcome")
             if isinstance(answer, Done) and (answer.copies or answer.slots or answer.refused):
                 self._check_answer(answer)
-            self._actual = answer
-        return self._actual
+            self.answer = answer
+        return self.answer
 
     def _check_answer(self, answer: Done) -> None:
         try:

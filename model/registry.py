@@ -9,6 +9,8 @@ from kvoracle.model.lockstep import Factory
 from kvoracle.model.operations import OPERATIONS, Operation
 from kvoracle.model.trace import Configuration
 
+MUTANT_PREFIX = "mutant:"
+
 
 class Known(NamedTuple):
     """An allocator that has an adapter here.  `install` is a tested way to get what it imports."""
@@ -75,13 +77,15 @@ def target_of(name: str, adapter: type[Adapter], factory: Factory | None = None)
 
 
 def resolve(name: str) -> Target:
-    """The target of a known name or of `package.module:factory`; otherwise a UsageError."""
+    """The target of a known name, `mutant:NAME` or `package.module:factory`; or a UsageError."""
+    if name.startswith(MUTANT_PREFIX):
+        return _mutant(name.removeprefix(MUTANT_PREFIX))
     path = ALLOCATORS[name].path if name in ALLOCATORS else name
     module_name, _, attribute = path.partition(":")
     if not module_name or not attribute:
         raise UsageError(
             f"There is no allocator {name!r}; give one of {', '.join(ALLOCATORS)},"
-            " or package.module:factory."
+            " or package.module:factory, or mutant:NAME."
         )
     try:
         factory = getattr(importlib.import_module(module_name), attribute)
@@ -101,6 +105,16 @@ def missing(name: str) -> str | None:
     except UsageError as error:
         return str(error)
     return None
+
+
+def _mutant(name: str) -> Target:
+    mutants = importlib.import_module("kvoracle.model.mutants").MUTANTS
+    for mutant in mutants:
+        if mutant.name == name:
+            target: Target = mutant.target
+            return target
+    known = ", ".join(mutant.name for mutant in mutants)
+    raise UsageError(f"There is no mutant {name!r}; give one of {known}.")
 
 
 def _why_missing(name: str, module_name: str, error: Exception) -> str:

@@ -162,7 +162,7 @@ def _outcomes(tally: Tally) -> Table:
 def _show_witnesses(out: Console, target: Target, result: Result) -> None:
     required, unmet = witnesses.required(target.operations), result.unmet(target)
     out.print(f"witnesses  {len(required) - len(unmet)}/{len(required)} reached")
-    for name in required:
+    for name in required if result.failure is None else []:
         count = result.tally.witnesses.get(name, 0)
         reached = f"{count:>11,}" if count else f"{'never':>11}"
         out.print(f"{reached}  {name}", style=None if count else "yellow")

@@ -21,7 +21,7 @@ class Mutant(NamedTuple):
         """The mutant as an allocator to test."""
         body = {"allocator_class": self.allocator}
         adapter = type(self.allocator.__name__, (ImplAdapter,), body)
-        return target_of(f"mutant-{self.name}", adapter)
+        return target_of(f"mutant:{self.name}", adapter)
 
 
 MUTANTS: list[Mutant] = []

@@ -151,9 +151,6 @@ def test_anything_else_is_no_seed(text):
         *("0x1_0", "0x" + "f" * 41, "\uff11\uff12"),
     ],
 )
-@pytest.mark.xfail(
-    reason="defect: int(digits, 16) takes signs, blanks, underscores and a second 0x"
-)
 def test_what_only_int_takes_for_a_number_is_no_seed(text):
     with pytest.raises(ValueError):  # noqa: PT011
         parse_seed(text)
@@ -224,7 +221,6 @@ def test_the_block_sizes_of_an_allocator_are_honoured(sizes):
     )
 
 
-@pytest.mark.xfail(reason="defect: _geometry looks at the ends of the range and not at its step")
 def test_block_sizes_with_a_step_are_honoured():
     sizes = range(16, 129, 16)
 
