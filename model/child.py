@@ -134,6 +134,7 @@ def _main(work: Work, pipe: Connection, pulse: Pulse, arguments: tuple[Any, ...]
 
 
 def _how_it_ended(code: int) -> str:
-    if code < 0:
-        return signal.Signals(-code).name
-    return f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    known = {signal.value: signal.name for signal in signal.Signals}
+    return known.get(-code, f"signal {-code}")

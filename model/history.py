@@ -40,10 +40,13 @@ def explain(failure: Failure, factory: Factory) -> Explanation:
         explanation.tables_before = _tables(lockstep)
         try:
             judged.step(index)
-        except Violation:
-            explanation.reproduced = True
+        except Violation as violation:
+            last = len(failure.trace.operations) - 1
+            explanation.reproduced = index == last and violation.rule == failure.rule
         after = _holders(lockstep.reference, failure.block)
         explanation.events += [(index, event) for event in _events(before, after)]
+        if explanation.reproduced:
+            break
     explanation.tables_after = _tables(lockstep)
     explanation.answer = "" if lockstep.answer is None else str(lockstep.answer)
     return explanation
@@ -54,7 +57,7 @@ def _tables(lockstep: Lockstep) -> dict[str, list[int]]:
     for request in lockstep.reference.tables:
         try:
             tables[request] = list(lockstep.adapter.table(request))
-        except Exception:
+        except (Exception, SystemExit):
             return {}
     return tables
 

@@ -34,9 +34,10 @@ class Violation(Exception):
     """
 
     def __init__(self, rule: str, message: str, block: int | None = None) -> None:
-        super().__init__(message)
+        one_line = " ".join(message.split()).encode("utf-8", "backslashreplace").decode()
+        super().__init__(one_line)
         self.rule = rule
-        self.message = message
+        self.message = one_line
         self.block = block
 
 
@@ -135,38 +136,46 @@ class Lockstep:
 
     def _call_allocator(self) -> Outcome:
         if self.answer is None:
-            answer = self._ask("the call", lambda: perform(self.adapter, self._operation))
+            answer = self._ask("", lambda: perform(self.adapter, self._operation))
             if not isinstance(answer, Outcome):
                 raise self._violation("outcome", f"answered {answer!r}, which is no outcome")
-            if isinstance(answer, Done) and (answer.copies or answer.slots or answer.refused):
-                self._check_answer(answer)
-            self.answer = answer
+            self.answer = answer if answer == Done() else self._well_formed(answer)
         return self.answer
 
-    def _check_answer(self, answer: Done) -> None:
+    def _well_formed(self, answer: Outcome) -> Outcome:
         try:
-            msgspec.convert(msgspec.to_builtins(answer), Done)
+            formed = msgspec.convert(msgspec.to_builtins(answer), type(answer))
         except (TypeError, ValueError) as error:
-            raise self._violation(
-                "outcome", f"answered {answer}, whose shape is wrong: {error}"
-            ) from None
-        stray = answer.slots.keys() - self._operation.writes().keys()
-        if stray:
-            said = f"gave slots to {sorted(stray)}, which the call does not grow"
-            raise self._violation("slots", said)
+            said = f"answered {answer}, whose shape is wrong: {error}"
+            raise self._violation("outcome", said) from None
+        if isinstance(formed, Done):
+            stray = formed.slots.keys() - self._operation.writes().keys()
+            if stray:
+                said = f"gave slots to {sorted(stray)}, which the call does not grow"
+                raise self._violation("slots", said)
+        return formed
+
+    def _report(self, what: str, call: Callable[[], Any], shape: Any) -> Any:
+        """Let the allocator report; a report of another shape is a verdict too."""
+        report = self._ask(what, call)
+        try:
+            return msgspec.convert(report, shape)
+        except msgspec.ValidationError as error:
+            said = f"asked for {what}, the allocator says {report!r}: {error}"
+            raise self._violation("report", said) from None
 
     def _ask(self, what: str, call: Callable[[], Any]) -> Any:
         """Let the allocator answer; whatever it raises is a verdict."""
         try:
             return call()
         except (Exception, SystemExit) as error:
-            said = f"the allocator raised {type(error).__name__}: {error}".rstrip(": ")
-            where = "" if what == "the call" else f" when asked for {what}"
+            said = f"the allocator raised {type(error).__name__}: {error}".removesuffix(": ")
+            where = f" when asked for {what}" if what else ""
             raise self._violation("exception", said + where) from error
 
     def _table(self, request: str) -> list[int]:
-        table: list[int] = self._ask(
-            f"the table of {request!r}", lambda: list(self.adapter.table(request))
+        table: list[int] = self._report(
+            f"the table of {request!r}", lambda: list(self.adapter.table(request)), list[int]
         )
         return table
 
@@ -250,11 +259,11 @@ class Lockstep:
                     raise self._violation("pinned contents", said, page)
 
     def _check_counts(self) -> None:
-        free = self._ask("its free blocks", self.adapter.free_blocks)
+        free = self._report("its free blocks", self.adapter.free_blocks, int | None)
         if free is not None and free != len(self.reference.free):
             said = f"the allocator counts {free} free blocks: {len(self.reference.free)} are free"
             raise self._violation("free count", said)
-        counted = self._ask("its holders", self.adapter.holders)
+        counted = self._report("its holders", self.adapter.holders, dict[int, int] | None)
         if counted is None:
             return
         held = self.reference.pages
@@ -281,7 +290,7 @@ class Lockstep:
         return self._violation("contents", f"{said}{wanted} is right", block)
 
     def _violation(self, rule: str, message: str, block: int | None = None) -> Violation:
-        return Violation(rule, " ".join(message.split()), block)
+        return Violation(rule, message, block)
 
 
 def stamp_in_words(stamp: object) -> str:

@@ -94,7 +94,7 @@ def start(factory: Factory, trace: Trace, make_memory: MakeMemory = ListMemory) 
     """Set up an empty pool on both sides; an allocator that cannot be made is a Violation."""
     try:
         adapter = factory(trace.config)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = f"the allocator cannot be made with {trace.config}: {type(error).__name__}: {error}"
         raise Violation("exception", said) from error
     return Lockstep(adapter, make_memory)

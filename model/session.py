@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kvoracle.model.run import Failure, Tally, cut
+from kvoracle.model.run import SETTING_UP, Failure, Tally, cut
 from kvoracle.model.trace import Trace, parse
 
 REPORT_EVERY_SECONDS = 0.25
@@ -30,6 +30,7 @@ class Pulse:
     def begin(self, trace: Trace) -> None:
         """Note the trace that is about to run; one too large for the box leaves it empty."""
         text = msgspec.json.encode(trace)
+        self._beats[1] = SETTING_UP
         self._length.value = 0
         if len(text) < _BOX_BYTES:
             self._box[: len(text)] = text

@@ -113,7 +113,7 @@ def parse(text: bytes, name: str) -> Trace:
         version = msgspec.json.decode(text, type=_Header).version
         if version != VERSION:
             raise UsageError(
-                f"{name} has trace version {version}, and this kvoracle reads version {VERSION};"
+                f"{name} has trace version {str(version)[:20]}, and this kvoracle reads version {VERSION};"
                 " replay it with the kvoracle that wrote it."
             )
         trace = msgspec.json.decode(text, type=Trace)

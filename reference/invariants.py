@@ -43,7 +43,7 @@ def free_and_allocated_partition_the_pool(kv: "PagedKV") -> Iterator[str]:
         if page not in kv.pages and page not in kv.free:
             yield f"{describe(kv, page)} is neither free nor allocated: it leaked"
     for page in sorted({*kv.free, *kv.pages} - set(kv.usable)):
-        yield f"{describe(kv, page)} is outside the pool"
+        yield f"{describe(kv, page)} is listed as free or allocated"
 
 
 def tables_and_owners_agree(kv: "PagedKV") -> Iterator[str]:
@@ -75,7 +75,8 @@ def pins_and_transfers_agree(kv: "PagedKV") -> Iterator[str]:
         if not transfer.pages:
             yield f"the record of transfer {name!r} has no block"
         if len(set(transfer.pages)) < len(transfer.pages):
-            yield f"the record of transfer {name!r} names a block twice: {transfer.pages}"
+            repeated = next(page for page in transfer.pages if transfer.pages.count(page) > 1)
+            yield f"the record of transfer {name!r} names {describe(kv, repeated)} twice"
         for page in transfer.pages:
             if page not in pins:
                 yield f"the record of transfer {name!r} names {describe(kv, page)}"

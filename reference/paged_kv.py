@@ -6,7 +6,8 @@ pinned is never written in place: the writer copies it first.
 
 Used alone it takes the smallest free page.  Given `choose`, it is told which pages an allocator
 took and judges them.  Each operation is written in the same parts: check, take, record, result.
-Nothing is changed before the last check has passed.
+No append, and no other operation
+but a batch of them, changes anything before its last check has passed.
 """
 
 from collections.abc import Callable, Sequence

@@ -42,7 +42,8 @@ def test_the_adapter_in_the_documents_works_and_its_broken_twin_is_found(tmp_pat
     environment = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
     (tmp_path / "my_adapter.py").write_text(adapter, "utf-8")
     (tmp_path / "broken.py").write_text(
-        adapter.replace("reversed(self.tables.pop(request))", "self.tables.pop(request) * 2"), "utf-8"
+        adapter.replace("reversed(self.tables.pop(request))", "self.tables.pop(request) * 2"),
+        "utf-8",
     )
     (tmp_path / "test_mine.py").write_text(test.replace("range(25)", "range(3)"), "utf-8")
 

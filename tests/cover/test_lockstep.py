@@ -360,6 +360,12 @@ CASES = {
         ("holder count", 0),
         "the allocator counts 0 holders of block 0: it has 1",
     ),
+    "reports a fraction": (
+        type("CountsInFractions", (ImplAdapter,), {"free_blocks": lambda _: 3.5}),
+        [CREATE],
+        ("report", None),
+        "asked for its free blocks, the allocator says 3.5: Expected `int | null`, got `float`",
+    ),
     "raises": (
         raises("append", ZeroDivisionError("division by zero")),
         [CREATE, APPEND],
@@ -432,13 +438,11 @@ def test_every_rule_of_lockstep_is_broken_here():
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_failure_of_a_broken_allocator_comes_back_when_it_is_explained(name):
-    adapter, operations, _, message = CASES[name]
+    adapter, operations, _, _ = CASES[name]
 
     explanation = explain(failure_of(adapter, operations), adapter)
 
     assert explanation.reproduced
-    assert explanation.events[-1][0] == len(operations) - 1
-    assert message in explanation.events[-1][1]
 
 
 VERBS = ("create", "append", "append_each", "fork", "pin", "unpin", "release", "release_each")
@@ -466,24 +470,21 @@ def test_an_exit_of_an_allocator_is_a_verdict(method):
     assert failure.trace.operations[-1].verb == method or method not in VERBS
 
 
-@pytest.mark.xfail(raises=SystemExit, reason="defect: start guards against Exception alone")
 def test_an_exit_while_an_allocator_is_made_is_a_verdict():
     failure = failure_of(raises("__init__", SystemExit(3)), [CREATE])
 
     assert (failure.rule, failure.index) == ("exception", SETTING_UP)
 
 
-@pytest.mark.xfail(raises=SystemExit, reason="defect: history._tables asks for tables unguarded")
 def test_an_exit_when_asked_for_a_table_is_explained():
     adapter = raises("table", SystemExit(3))
     failure = failure_of(adapter, [CREATE])
 
     explanation = explain(failure, adapter)
 
-    assert explanation.events == [(0, f"here: {failure.message}")]
+    assert (explanation.reproduced, explanation.tables_after) == (True, {})
 
 
-@pytest.mark.xfail(reason="defect: start makes its Violation without joining the lines")
 def test_an_allocator_that_cannot_be_made_for_many_lines_is_one_sentence():
     failure = failure_of(raises("__init__", RuntimeError("first\nsecond")), [CREATE])
 
@@ -544,15 +545,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_outcome_is_a_verdict(name, request):
-    if name in ("refused None", "slots None"):
-        request.applymarker(
-            pytest.mark.xfail(
-                raises=(TypeError, AttributeError),
-                reason="defect: an outcome of which all is false is not looked at",
-            )
-        )
-
+def test_a_malformed_outcome_is_a_verdict(name):
     failure = failure_of(MALFORMED[name], [CREATE, APPEND])
 
     assert (failure.rule, failure.index) == ("outcome", 1)
@@ -560,7 +553,6 @@ def test_a_malformed_outcome_is_a_verdict(name, request):
     assert len(failure.message.splitlines()) == 1
 
 
-@pytest.mark.xfail(reason="defect: a tuple passes as a list of names and is unequal to every list")
 @pytest.mark.parametrize("count", [1, 8])
 def test_names_refused_in_a_tuple_are_not_said_to_be_what_they_must_be(count):
     class RefusesInTuples(ImplAdapter):
@@ -578,25 +570,26 @@ def test_names_refused_in_a_tuple_are_not_said_to_be_what_they_must_be(count):
 @pytest.mark.parametrize(
     ("method", "answer"),
     [
-        ("table", [0.0]),
         ("holders", [0]),
         ("holders", 7),
         ("holders", {0: 1, "x": 1}),
     ],
     ids=repr,
 )
-@pytest.mark.xfail(
-    raises=(TypeError, AttributeError), reason="defect: what tables and holders hold is trusted"
-)
 def test_a_malformed_report_is_a_verdict(method, answer):
     assert failure_of(answers(method, answer), [CREATE, APPEND]) is not None
 
 
-@pytest.mark.xfail(raises=TypeError, reason="defect: _holders looks up whatever the block is")
+def test_a_table_of_fractions_is_a_verdict():
+    adapter = shows_table(lambda _, __, table: [float(block) for block in table])
+
+    assert failure_of(adapter, [CREATE, APPEND]) is not None
+
+
 def test_a_table_of_lists_is_explained():
     adapter = shows_table(lambda _, __, table: [[block] for block in table])
     failure = failure_of(adapter, [CREATE, APPEND])
-    assert failure.rule == "choice"
+    assert failure.rule == "report"
 
     assert explain(failure, adapter).reproduced
 
@@ -930,10 +923,10 @@ def test_the_history_tells_who_took_shared_pinned_wrote_and_dropped_the_block_at
         (6, "dropped by a"),
         (7, "dropped by b"),
         (8, "no longer pinned by t2"),
-        (10, f"here: {failure.message}"),
     ]
     assert explanation.tables_before == {"a": [1], "c": []}
     assert explanation.tables_after == {"a": [1], "c": [0]}
+    assert explanation.answer == "Done(copies=[], slots={'c': [8]}, refused=[])"
     assert explanation.reproduced
 
 
@@ -966,9 +959,24 @@ def test_a_failure_that_does_not_come_back_is_said_so():
     assert not explain(failure, ImplAdapter).reproduced
 
 
+def test_another_failure_at_an_earlier_operation_is_not_the_same_one():
+    failure = failure_of(raises("append", RuntimeError("boom")), [CREATE, APPEND])
+
+    assert not explain(failure, CountsOneFreeBlockMore).reproduced
+
+
+def test_another_failure_at_an_earlier_operation_is_survived():
+    """What follows a violation has no meaning: the two sides went apart."""
+    operations = [CREATE, APPEND, Append("a", (2,)), Fork("a", "b"), Release("a")]
+    failure = failure_of(raises("release", RuntimeError("boom")), operations)
+
+    for name, (adapter, _, _, _) in CASES.items():
+        assert explain(failure, adapter) is not None, name
+
+
 def test_a_difference_from_the_file_is_not_called_indeterminism():
     trace = Trace(CONFIG, [CREATE, APPEND], expected=[Expected("ok", 4), Expected("ok", 2)])
     failure = run(trace, ImplAdapter)
 
-    assert explain(failure, ImplAdapter).events == [(1, f"here: {failure.message}")]
+    assert explain(failure, ImplAdapter).reproduced
     assert "not deterministic" not in describe(failure, target_of("impl", ImplAdapter))
