@@ -1,11 +1,8 @@
 """Block tables: one rectangular int32 array, one row a live request, grown by doubling."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kvoracle.impl.pool import Ids
-
-Rows = NDArray[np.intp]
+from kvoracle.impl.ids import Ids, Slots
 
 
 class BlockTables:
@@ -52,9 +49,9 @@ class BlockTables:
             wider[:, :width] = self.ids
             self.ids = wider
 
-    def slots(self, row: int, first: int, count: int) -> NDArray[np.int64]:
+    def slots(self, row: int, first: int, count: int) -> Slots:
         """The slots of positions first .. first + count - 1 of a row: int64 [count]."""
         positions = np.arange(first, first + count)
         blocks = self.ids[row, positions // self.block_size].astype(np.int64)
-        slots: NDArray[np.int64] = blocks * self.block_size + positions % self.block_size
+        slots: Slots = blocks * self.block_size + positions % self.block_size
         return slots

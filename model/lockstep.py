@@ -17,7 +17,7 @@ from kvoracle.model.adapters.base import Adapter, perform
 from kvoracle.model.memory import KVMemory, ListMemory, Stamp
 from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration, outcome_in_words
-from kvoracle.reference import BrokenInvariant, ListOracle, PagedKV, WrongChoice
+from kvoracle.reference import BrokenInvariant, ListOracle, PrefixCachedKV, WrongChoice
 from kvoracle.reference import Rejected as ReferenceRejected
 from kvoracle.reference.invariants import describe
 
@@ -52,8 +52,13 @@ class Lockstep:
         self.adapter = adapter
         self.config = config = adapter.config
         first = adapter.first_block
-        self.reference = PagedKV(
-            config.blocks, config.block_size, first_page=first, choose=self._choose
+        self.reference = PrefixCachedKV(
+            config.blocks,
+            config.block_size,
+            first_page=first,
+            choose=self._choose,
+            caching=config.prefix_cache,
+            value_of=_token_of,
         )
         self.lists = ListOracle()
         self.memory = make_memory(first + config.blocks, config.block_size)
@@ -74,7 +79,7 @@ class Lockstep:
         actual = self._call_allocator()
         self._compare_outcomes(expected, actual)
         if isinstance(expected, Done):
-            self._move(operation, stamped, actual)
+            self._move(operation, stamped, actual, expected.hit or 0)
         self._check()
         return actual
 
@@ -90,10 +95,11 @@ class Lockstep:
 
     def _expect(self, operation: Operation, stamped: Stamps) -> Outcome:
         """What the reference does, told by `_choose` which blocks the allocator took."""
+        foreseen = self._foresee(operation)
         try:
-            foreseen = self._foresee(operation)
-            refused = operation.perform(self.reference, stamped)
+            result = operation.perform(self.reference, stamped)
         except ReferenceRejected as error:
+            self.witnessed.update(foreseen)
             return Rejected(error.reason)
         except MemoryError:
             self.witnessed.update(foreseen)
@@ -101,7 +107,7 @@ class Lockstep:
         except WrongChoice as error:
             raise self._violation("choice", str(error), error.page) from None
         self.witnessed.update(foreseen)
-        return Done(refused=refused if operation.writes() and refused else [])
+        return Done(refused=operation.refused(result), hit=operation.hit(result))
 
     def _foresee(self, operation: Operation) -> list[str]:
         try:
@@ -112,9 +118,10 @@ class Lockstep:
     def _choose(self, request: str, positions: list[int]) -> Sequence[int]:
         """The reference has room and asks which blocks the allocator took: now it is called."""
         actual = self._call_allocator()
-        need, free = len(positions), len(self.reference.free)
+        need, free = len(positions), len(self.reference.takeable())
         if not isinstance(actual, Done) or request in actual.refused:
-            if not isinstance(actual, Rejected) and free - need < self.adapter.headroom:
+            may_refuse = self.reference.may_refuse or free - need < self.adapter.headroom
+            if may_refuse and not isinstance(actual, Rejected):
                 raise MemoryError
             did = outcome_in_words(actual)
             raise self._violation("outcome", f"{need} of {free} free blocks needed, yet: {did}")
@@ -128,7 +135,7 @@ class Lockstep:
         return [table[position] for position in positions]
 
     def _check_copied(self, request: str, position: int, table: list[int]) -> None:
-        before = self.reference.tables[request]
+        before = self.reference.tables.get(request, [])
         if position < len(before) and table[position] == before[position]:
             tail = describe(self.reference, table[position])
             said = f"{request!r} is about to write {tail} in place: it must be copied first"
@@ -183,20 +190,24 @@ class Lockstep:
         same = type(expected) is type(actual)
         if isinstance(expected, Done) and isinstance(actual, Done):
             same = expected.refused == actual.refused
+            if same and actual.hit is not None and actual.hit != expected.hit:
+                said = f"says that {actual.hit} tokens of the prompt are written"
+                raise self._violation("hit", f"{said}: {expected.hit} are")
         if isinstance(expected, Rejected) and isinstance(actual, Rejected):
             same = expected.reason == actual.reason
         if not same:
             said, should = outcome_in_words(actual), outcome_in_words(expected)
             raise self._violation("outcome", f"answered {said!r}, and must answer {should!r}")
 
-    def _move(self, operation: Operation, stamped: Stamps, actual: Outcome) -> None:
+    def _move(self, operation: Operation, stamped: Stamps, actual: Outcome, hit: int) -> None:
         """Copies first, then the new tokens, each where the allocator says."""
         assert isinstance(actual, Done)
         if actual.copies:
             self._copy(actual.copies)
         for request, stamps in stamped.items():
             if request not in actual.refused:
-                self._write(request, stamps, actual.slots.get(request))
+                self.lists.append(request, *(stamp.token for stamp in stamps[:hit]))
+                self._write(request, stamps[hit:], actual.slots.get(request))
         if not stamped:
             operation.perform(self.lists, stamped)
 
@@ -260,8 +271,9 @@ class Lockstep:
 
     def _check_counts(self) -> None:
         free = self._report("its free blocks", self.adapter.free_blocks, int | None)
-        if free is not None and free != len(self.reference.free):
-            said = f"the allocator counts {free} free blocks: {len(self.reference.free)} are free"
+        right = len(self.reference.takeable())
+        if free is not None and free != right:
+            said = f"the allocator counts {free} free blocks: {right} are free"
             raise self._violation("free count", said)
         counted = self._report("its holders", self.adapter.holders, dict[int, int] | None)
         if counted is None:
@@ -291,6 +303,11 @@ class Lockstep:
 
     def _violation(self, rule: str, message: str, block: int | None = None) -> Violation:
         return Violation(rule, message, block)
+
+
+def _token_of(stamp: Any) -> int:
+    token: int = stamp.token if isinstance(stamp, Stamp) else stamp
+    return token
 
 
 def stamp_in_words(stamp: object) -> str:

@@ -12,7 +12,7 @@ Every setting is stated, so that the profile Hypothesis loads under CI changes n
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ from kvoracle.model.adapters.base import Adapter
 from kvoracle.model.check import as_target
 from kvoracle.model.found import describe_found
 from kvoracle.model.lockstep import Lockstep, Violation
-from kvoracle.model.operations import Create, Operation, kinds
+from kvoracle.model.operations import Admit, Create, Operation, kinds
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Failure, Tally, kind_of, run, start
 from kvoracle.model.shrink import shrink
@@ -72,10 +72,12 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.tokens = 0
 
     @initialize(
-        blocks=st.integers(2, 8), block_size=st.runner().flatmap(lambda machine: machine.sizes())
+        blocks=st.integers(2, 8),
+        block_size=st.runner().flatmap(lambda machine: machine.sizes()),
+        prefix_cache=st.runner().flatmap(lambda machine: machine.caching()),
     )
-    def make_pool(self, blocks: int, block_size: int) -> None:
-        self.trace = Trace(Configuration(blocks, block_size), [])
+    def make_pool(self, blocks: int, block_size: int, prefix_cache: bool) -> None:
+        self.trace = Trace(Configuration(blocks, block_size, prefix_cache), [])
         self.trace.origin = dict(self.collected.origin)
         try:
             self.lockstep = start(self.target.factory, self.trace)
@@ -114,6 +116,15 @@ class AllocatorMachine(RuleBasedStateMachine):
 
     def sizes(self) -> st.SearchStrategy[int]:
         return st.sampled_from(self.target.block_sizes[:4])
+
+    def caching(self) -> st.SearchStrategy[bool]:
+        return st.booleans() if Admit in self.target.operations else st.just(False)
+
+    def known_prompts(self) -> tuple[tuple[int, ...], ...]:
+        """What was begun or is held: the prompts that may hit something."""
+        begun = [o.prompt for o in self.trace.operations if isinstance(o, Admit)]
+        held = [cast(list[int], tokens) for tokens in self.lockstep.lists.sequences.values()]
+        return (*begun, *map(tuple, held)) or ((),)
 
     def draw_fields(self, operation: type[Operation]) -> st.SearchStrategy[Any]:
         fields = {name: _STRATEGIES[kind](self) for name, kind in kinds(operation).items()}
@@ -169,6 +180,17 @@ _STRATEGIES: dict[str, Callable[[AllocatorMachine], st.SearchStrategy[Any]]] = {
         machine.fresh
     ),
     "token each": lambda _: st.nothing(),
+    "prompt": lambda machine: st.builds(
+        lambda known, first, high, kept, added: (
+            tuple(token + high for token in known[first:kept])
+            + machine.fresh(added or (not known[first:kept]))
+        ),
+        st.sampled_from(machine.known_prompts()),
+        st.sampled_from((0,) * 7 + (machine.trace.config.block_size,)),
+        st.sampled_from((0,) * 7 + (256,)),
+        st.integers(0, 3 * machine.trace.config.block_size),
+        st.integers(0, 2 * machine.trace.config.block_size),
+    ),
 }
 
 

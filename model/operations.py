@@ -22,6 +22,7 @@ Requests = Annotated[
 NewTransfer = Annotated[str, Meta(**_NAME, extra={"kind": "new transfer"})]
 Transfer = Annotated[str, Meta(**_NAME, extra={"kind": "transfer"})]
 Token = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Prompt = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "prompt"})]
 Tokens = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "tokens"})]
 TokenEach = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "token each"})]
 
@@ -41,6 +42,14 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
         """The tokens that each request gains."""
         return {}
 
+    def hit(self, result: Any) -> int:  # noqa: ARG002
+        """How many of its tokens the reference found written, from what it returned."""
+        return 0
+
+    def refused(self, result: Any) -> list[str]:  # noqa: ARG002
+        """The requests of a batch that the reference refused, from what it returned."""
+        return []
+
     def arguments(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__struct_fields__)
 
@@ -53,6 +62,22 @@ class Create(Operation, frozen=True):
     """Begin a request with nothing in it."""
 
     request: NewRequest
+
+
+class Admit(Operation, frozen=True):
+    """Begin a request with a prompt, on the longest prefix of it that is published."""
+
+    request: NewRequest
+    prompt: Prompt
+
+    def writes(self) -> Writes:
+        return {self.request: self.prompt}
+
+    def hit(self, result: Any) -> int:
+        return int(result)
+
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
+        return target.admit(self.request, *writes[self.request])
 
 
 class Append(Operation, frozen=True):
@@ -83,6 +108,9 @@ class AppendEach(Operation, frozen=True):
         if len(self.tokens) != len(self.requests):
             return target.append_each(self.requests, self.tokens)
         return target.append_each(self.requests, [writes[name][0] for name in self.requests])
+
+    def refused(self, result: Any) -> list[str]:
+        return list(result)
 
 
 class Fork(Operation, frozen=True):
@@ -117,8 +145,13 @@ class ReleaseEach(Operation, frozen=True):
     requests: Requests
 
 
+class Reset(Operation, frozen=True):
+    """Forget every published block; refused while any block is in use."""
+
+
 OPERATIONS: tuple[type[Operation], ...] = (
     Create,
+    Admit,
     Append,
     AppendEach,
     Fork,
@@ -126,11 +159,14 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Unpin,
     Release,
     ReleaseEach,
+    Reset,
 )
 for _operation in OPERATIONS:
     _operation.verb = _verb(_operation.__name__)
 
-AnyOperation = Create | Append | AppendEach | Fork | Pin | Unpin | Release | ReleaseEach
+AnyOperation = (
+    Create | Admit | Append | AppendEach | Fork | Pin | Unpin | Release | ReleaseEach | Reset
+)
 
 
 class Done(msgspec.Struct):
@@ -138,12 +174,14 @@ class Done(msgspec.Struct):
 
     `copies` are (source, destination) blocks to copy before anything is written.  `slots` says
     where the new tokens of a request go; without it they go where its block table says.
-    `refused` names the requests of a batch that could not grow.
+    `refused` names the requests of a batch that could not grow.  `hit` is how many tokens of a
+    prompt the allocator says are already written; None where it does not say.
     """
 
     copies: list[tuple[int, int]] = []
     slots: dict[str, list[int]] = {}
     refused: list[str] = []
+    hit: int | None = None
 
 
 class OutOfBlocks(msgspec.Struct):

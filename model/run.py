@@ -119,7 +119,7 @@ class Judged:
         self._compares = self._compares and outcome is not None
         if self._compares:
             assert outcome is not None
-            actual = Expected.of(outcome, len(self.lockstep.reference.free))
+            actual = Expected.of(outcome, len(self.lockstep.reference.takeable()))
             if actual != self.trace.expected[index]:
                 said = f"gave {_in_words(actual)}, and the file says {_in_words(self.trace.expected[index])}"
                 raise Violation(EXPECTED_OUTCOME, said)
@@ -141,7 +141,7 @@ def with_expected(trace: Trace, factory: Factory) -> Trace:
         outcome = lockstep.step(operation)
         if outcome is None:
             raise ValueError(f"{operation} is misuse that this allocator does not reject")
-        expected.append(Expected.of(outcome, len(lockstep.reference.free)))
+        expected.append(Expected.of(outcome, len(lockstep.reference.takeable())))
     return msgspec.structs.replace(trace, expected=expected)
 
 

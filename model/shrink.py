@@ -96,7 +96,11 @@ def _simplify_operations(search: _Search) -> None:
 
 def _simpler(operation: AnyOperation) -> Iterator[Operation]:
     fields = kinds(type(operation))
-    lists = [name for name, kind in fields.items() if kind in ("tokens", "token each", "requests")]
+    lists = [
+        name
+        for name, kind in fields.items()
+        if kind in ("tokens", "token each", "requests", "prompt")
+    ]
     if not lists:
         return
     longest = len(getattr(operation, lists[0]))
@@ -166,7 +170,7 @@ _KIND_OF_NAME = {
 def _renamed(
     trace: Trace, names: dict[tuple[str, str], str], first_token: int | None = None
 ) -> Trace:
-    next_token = first_token
+    numbers: dict[int, int] = {}
     operations = []
     for operation in trace.operations:
         changed = {}
@@ -176,9 +180,10 @@ def _renamed(
                 changed[field] = tuple(names.get(("request", name), name) for name in value)
             elif kind in _KIND_OF_NAME:
                 changed[field] = names.get((_KIND_OF_NAME[kind], value), value)
-            elif next_token is not None:
-                changed[field] = tuple(range(next_token, next_token + len(value)))
-                next_token += len(value)
+            elif first_token is not None:
+                changed[field] = tuple(
+                    numbers.setdefault(token, first_token + len(numbers)) for token in value
+                )
         operations.append(msgspec.structs.replace(operation, **changed))
     return _with(trace, operations)
 

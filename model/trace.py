@@ -18,11 +18,12 @@ SLOTS_MAX = 4_194_304
 PROBLEM_LENGTH_MAX = 300
 
 
-class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A pool: how many usable blocks, and how many token slots in each."""
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A pool: how many usable blocks, how many token slots in each, and whether it caches prefixes."""
 
     blocks: Annotated[int, Meta(ge=1)]
     block_size: Annotated[int, Meta(ge=1, le=BLOCK_SIZE_MAX)]
+    prefix_cache: bool = False
 
     def __post_init__(self) -> None:
         if self.blocks * self.block_size > SLOTS_MAX:

@@ -9,10 +9,21 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from kvoracle.model.operations import OPERATIONS, AnyOperation, Append, Create, Operation, kinds
+import msgspec
+
+from kvoracle.model.operations import (
+    OPERATIONS,
+    Admit,
+    AnyOperation,
+    Append,
+    Create,
+    Operation,
+    Release,
+    kinds,
+)
 from kvoracle.model.random64 import Random64
 from kvoracle.model.trace import Configuration, Trace
-from kvoracle.reference import PagedKV, Rejected
+from kvoracle.reference import PrefixCachedKV, Rejected
 
 REQUEST_NAMES = tuple("abcdefgh")
 TRANSFER_NAMES = ("t1", "t2", "t3", "t4")
@@ -31,6 +42,8 @@ def walk(
     """
     random = Random64(seed)
     config = _geometry(random, block_sizes)
+    if Admit in operations:
+        config = msgspec.structs.replace(config, prefix_cache=random.below(4) > 0)
     weights = _weights(random, operations)
     drawing = _Drawing(random, config)
     drawn_steps = 20 + random.below(180)
@@ -55,7 +68,7 @@ def _weights(
     weights: list[tuple[type[Operation], int]] = []
     for operation in operations:
         weight, is_on = 1 << random.below(6), random.below(4) > 0
-        if operation is Append:
+        if operation in (Append, Admit):
             weights.append((operation, 4 * weight))
         elif is_on or operation is Create:
             weights.append((operation, weight))
@@ -68,13 +81,16 @@ class _Drawing:
     def __init__(self, random: Random64, config: Configuration) -> None:
         self.below = random.below
         self.block_size = config.block_size
-        self.foresight = PagedKV(config.blocks, config.block_size)
+        self.foresight = PrefixCachedKV(
+            config.blocks, config.block_size, caching=config.prefix_cache
+        )
+        self.prompts: list[tuple[int, ...]] = []
         self.tokens = 0
         self.request = ""
 
     def operation(self, weights: list[tuple[type[Operation], int]]) -> AnyOperation:
         """Draw one operation and foresee what it does."""
-        chosen = self._weighted(weights) if self.foresight.tables else Create
+        chosen = self._next(weights)
         fields = {name: _DRAWS[kind](self) for name, kind in _KINDS[chosen]}
         operation = chosen(**fields)
         with contextlib.suppress(MemoryError, Rejected):
@@ -112,6 +128,32 @@ class _Drawing:
         edge = size * (1 + self.below(2)) - 1 + self.below(3)
         return self._fresh_tokens(max(edge - length % size, 1))
 
+    def a_prompt(self) -> tuple[int, ...]:
+        """A new prompt, or an earlier one or what a live request holds, cut short or made longer."""
+        known = self.prompts + [self._content(name) for name in self.foresight.tables]
+        size = self.block_size
+        if not known or self.below(8) == 0:
+            prompt = self._fresh_tokens(1 + self.below(3 * size))
+        else:
+            kept = self._disguised(known[self.below(len(known))])
+            kept = kept[: 1 + self.below(max(len(kept), 1))] if self.below(4) == 0 else kept
+            added = self.below(2 * size) if self.below(2) else -len(kept) % size
+            prompt = kept + self._fresh_tokens(added) or self._fresh_tokens(1)
+        self.prompts = [prompt, *self.prompts[:3]]
+        return prompt
+
+    def _disguised(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
+        """Once in eight something that a weak key takes for the same prompt."""
+        disguise = self.below(16)
+        if disguise == 0:
+            return prompt[self.block_size :]
+        if disguise == 1:
+            return tuple(token + 256 for token in prompt)
+        return prompt
+
+    def _content(self, request: str) -> tuple[int, ...]:
+        return tuple(cast(list[int], self.foresight.read(request)))
+
     def token_each(self) -> tuple[int, ...]:
         return self._fresh_tokens(self.batch)
 
@@ -119,6 +161,20 @@ class _Drawing:
         first = self.tokens + 1
         self.tokens += count
         return tuple(range(first, first + count))
+
+    def _next(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
+        """By weight; but a pool that is full is often given room, or nothing else would happen."""
+        if not self.foresight.tables:
+            return self._first(weights)
+        is_full = not self.foresight.takeable()
+        if is_full and self.below(2) == 0 and Release in [operation for operation, _ in weights]:
+            return Release
+        return self._weighted(weights)
+
+    def _first(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
+        """With nothing live, begin something."""
+        beginnings = [operation for operation, _ in weights if operation in (Create, Admit)]
+        return beginnings[self.below(len(beginnings))] if len(beginnings) > 1 else beginnings[0]
 
     def _weighted(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
         mark = self.below(sum(weight for _, weight in weights))
@@ -150,4 +206,5 @@ _DRAWS: dict[str, Callable[[_Drawing], object]] = {
     "transfer": _Drawing.live_transfer,
     "tokens": _Drawing.some_tokens,
     "token each": _Drawing.token_each,
+    "prompt": _Drawing.a_prompt,
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kvoracle.model.operations import (
+    Admit,
     Append,
     AppendEach,
     Fork,
@@ -14,11 +15,21 @@ from kvoracle.model.operations import (
     Pin,
     Release,
     ReleaseEach,
+    Reset,
     Unpin,
 )
-from kvoracle.reference import PagedKV
+from kvoracle.reference import PrefixCachedKV
 
 WITNESSES: dict[str, frozenset[type[Operation]]] = {
+    "admit hits an idle block": frozenset({Admit, Release}),
+    "admit hits a block in use": frozenset({Admit}),
+    "admit hits a content that two blocks hold": frozenset({Admit}),
+    "admit leaves the last block of a whole hit to be computed": frozenset({Admit}),
+    "admit takes idle blocks and drops their entries": frozenset({Admit, Release}),
+    "admit finds room only if its own hits were taken": frozenset({Admit, Release}),
+    "append takes an idle block and drops its entry": frozenset({Admit, Append, Release}),
+    "reset forgets idle blocks": frozenset({Admit, Release, Reset}),
+    "reset is refused while blocks are in use": frozenset({Admit, Reset}),
     "append fills the tail in place": frozenset({Append}),
     "append starts a block at an exact multiple": frozenset({Append}),
     "append takes several blocks at once": frozenset({Append}),
@@ -47,17 +58,50 @@ def required(operations: tuple[type[Operation], ...]) -> list[str]:
     return [name for name, needs in WITNESSES.items() if needs <= set(operations)]
 
 
-def about_to_happen(kv: PagedKV, operation: Operation) -> list[str]:
+def about_to_happen(kv: PrefixCachedKV, operation: Operation) -> list[str]:
     """The witnesses of an operation that the reference is about to accept or find too large."""
     look = _LOOKS.get(type(operation))
     return list(look(kv, operation)) if look else []
 
 
-def _append(kv: PagedKV, operation: Append) -> Iterator[str]:
-    length, free = kv.length(operation.request), len(kv.free)
+def _admit(kv: PrefixCachedKV, operation: Admit) -> Iterator[str]:
+    if operation.request in kv.tables:
+        return
+    depth = kv.hit_depth(operation.prompt)
+    size, idle = kv.block_size, set(kv.idle())
+    hits = [kv.holding(operation.prompt[: (index + 1) * size]) for index in range(depth)]
+    fresh = -(-len(operation.prompt) // size) - depth
+    room = len(kv.takeable()) - sum(1 for pages in hits if set(pages) <= idle)
+    if fresh > room:
+        if fresh <= len(kv.takeable()):
+            yield "admit finds room only if its own hits were taken"
+        return
+    if any(set(pages) <= idle for pages in hits):
+        yield "admit hits an idle block"
+    if any(not idle & set(pages) for pages in hits):
+        yield "admit hits a block in use"
+    if any(len(pages) > 1 for pages in hits):
+        yield "admit hits a content that two blocks hold"
+    if kv.holding(operation.prompt):
+        yield "admit leaves the last block of a whole hit to be computed"
+    if fresh > len(kv.free):
+        yield "admit takes idle blocks and drops their entries"
+
+
+def _reset(kv: PrefixCachedKV, _: Reset) -> Iterator[str]:
+    if len(kv.takeable()) < kv.capacity:
+        yield "reset is refused while blocks are in use"
+    elif kv.idle():
+        yield "reset forgets idle blocks"
+
+
+def _append(kv: PrefixCachedKV, operation: Append) -> Iterator[str]:
+    length, free = kv.length(operation.request), len(kv.takeable())
     tail = kv.tail_to_copy(operation.request)
     after = -(-(length + len(operation.tokens)) // kv.block_size)
     fresh = after - len(kv.tables[operation.request])
+    if len(kv.free) < fresh + (tail is not None) <= len(kv.takeable()):
+        yield "append takes an idle block and drops its entry"
     if fresh + (tail is not None) > free:
         yield "append finds too few free blocks"
         if tail is not None:
@@ -80,16 +124,17 @@ def _append(kv: PagedKV, operation: Append) -> Iterator[str]:
         yield "append takes the last free block"
 
 
-def _append_each(kv: PagedKV, operation: AppendEach) -> Iterator[str]:
+def _append_each(kv: PrefixCachedKV, operation: AppendEach) -> Iterator[str]:
     lengths = [kv.length(request) for request in operation.requests]
     starting = sum(length % kv.block_size == 0 for length in lengths)
-    if starting > len(kv.free) and (kv.free or starting < len(lengths)):
+    free = len(kv.takeable())
+    if starting > free and (free or starting < len(lengths)):
         yield "append_each grows some and refuses others"
     if any(kv.tail_to_copy(request) is not None for request in operation.requests):
         yield "append_each meets a tail to copy"
 
 
-def _fork(kv: PagedKV, operation: Fork) -> Iterator[str]:
+def _fork(kv: PrefixCachedKV, operation: Fork) -> Iterator[str]:
     length = kv.length(operation.parent)
     if length == 0:
         yield "fork of an empty request"
@@ -99,12 +144,12 @@ def _fork(kv: PagedKV, operation: Fork) -> Iterator[str]:
         yield "fork shares a partial tail"
 
 
-def _pin(kv: PagedKV, operation: Pin) -> Iterator[str]:
+def _pin(kv: PrefixCachedKV, operation: Pin) -> Iterator[str]:
     if any(kv.pages[page].pins for page in kv.tables[operation.request]):
         yield "pin of a block that another transfer pins"
 
 
-def _unpin(kv: PagedKV, operation: Unpin) -> Iterator[str]:
+def _unpin(kv: PrefixCachedKV, operation: Unpin) -> Iterator[str]:
     pages = [kv.pages[page] for page in kv.transfers[operation.transfer].pages]
     if any(len(page.pins) > 1 for page in pages):
         yield "unpin leaves a block to another transfer"
@@ -112,7 +157,7 @@ def _unpin(kv: PagedKV, operation: Unpin) -> Iterator[str]:
         yield "unpin frees a block that no request owns"
 
 
-def _release(kv: PagedKV, operation: Release) -> Iterator[str]:
+def _release(kv: PrefixCachedKV, operation: Release) -> Iterator[str]:
     pages = [kv.pages[page] for page in kv.tables[operation.request]]
     if any(len(page.owners) == 1 and not page.pins for page in pages):
         yield "release frees blocks"
@@ -122,13 +167,15 @@ def _release(kv: PagedKV, operation: Release) -> Iterator[str]:
         yield "release leaves a pinned block"
 
 
-def _release_each(kv: PagedKV, operation: ReleaseEach) -> Iterator[str]:
+def _release_each(kv: PrefixCachedKV, operation: ReleaseEach) -> Iterator[str]:
     named = [page for request in operation.requests for page in kv.tables[request]]
     if len(set(named)) < len(named):
         yield "release_each names a block twice"
 
 
-_LOOKS: dict[type[Operation], Callable[[PagedKV, Any], Iterator[str]]] = {
+_LOOKS: dict[type[Operation], Callable[[PrefixCachedKV, Any], Iterator[str]]] = {
+    Admit: _admit,
+    Reset: _reset,
     Append: _append,
     AppendEach: _append_each,
     Fork: _fork,

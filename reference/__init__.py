@@ -6,5 +6,6 @@ Goals, in order: correct, complete, accessible.  Nothing here imports anything o
 from kvoracle.reference.invariants import BrokenInvariant
 from kvoracle.reference.lists import ListOracle
 from kvoracle.reference.paged_kv import PagedKV, Rejected, WrongChoice
+from kvoracle.reference.prefix_cache import PrefixCachedKV
 
-__all__ = ["BrokenInvariant", "ListOracle", "PagedKV", "Rejected", "WrongChoice"]
+__all__ = ["BrokenInvariant", "ListOracle", "PagedKV", "PrefixCachedKV", "Rejected", "WrongChoice"]

@@ -62,9 +62,9 @@ def tables_and_owners_agree(kv: "PagedKV") -> Iterator[str]:
 
 
 def every_page_is_held(kv: "PagedKV") -> Iterator[str]:
-    """An allocated page has an owner or a pin."""
-    for page, held in kv.pages.items():
-        if not held.owners and not held.pins:
+    """An allocated page has a holder."""
+    for page in kv.pages:
+        if not kv.is_held(page):
             yield f"{describe(kv, page)} is allocated and nothing holds it"
 
 

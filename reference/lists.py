@@ -16,7 +16,7 @@ class ListOracle:
         self.sequences[request] = []
 
     def append(self, request: str, *tokens: object) -> None:
-        self.sequences[request] = self.sequences[request] + list(tokens)
+        self.sequences[request] = self.sequences.get(request, []) + list(tokens)
 
     def fork(self, parent: str, child: str) -> None:
         self.sequences[child] = list(self.sequences[parent])
@@ -33,6 +33,9 @@ class ListOracle:
     def release_each(self, requests: Sequence[str]) -> None:
         for request in requests:
             self.release(request)
+
+    def reset(self) -> None:
+        """Forgetting what is published moves no token."""
 
     def read(self, request: str) -> list[object]:
         return self.sequences[request]

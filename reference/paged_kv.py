@@ -204,9 +204,17 @@ class PagedKV:
         if len(set(requests)) < len(requests):
             raise Rejected("repeated request", ", ".join(requests))
 
+    def takeable(self) -> list[int]:
+        """The pages that may be taken: those that nothing holds."""
+        return self.free
+
+    def is_held(self, page: int) -> bool:
+        """Whether an allocated page has a holder."""
+        return bool(self.pages[page].owners or self.pages[page].pins)
+
     def _check_capacity(self, need: int) -> None:
-        if need > len(self.free):
-            raise MemoryError(f"{need} blocks needed, {len(self.free)} free")
+        if need > len(self.takeable()):
+            raise MemoryError(f"{need} blocks needed, {len(self.takeable())} free")
 
     def tail_to_copy(self, request: str) -> int | None:
         """The tail page that an append must not write in place: partial, and shared or pinned."""
@@ -217,7 +225,7 @@ class PagedKV:
         return tail if held_by_others else None
 
     def _smallest(self, _request: str, positions: list[int]) -> list[int]:
-        return sorted(self.free)[: len(positions)]
+        return sorted(self.takeable())[: len(positions)]
 
     def _take(self, request: str, positions: list[int]) -> list[int]:
         taken = list(self._choose(request, positions)) if positions else []
@@ -226,12 +234,15 @@ class PagedKV:
         for index, page in enumerate(taken):
             if page in taken[:index]:
                 raise WrongChoice(f"block {page} was taken twice in one call", page)
-            if page not in self.free:
+            if page not in self.takeable():
                 said = f"{describe(self, page)} was taken for {request!r} but is not free"
                 raise WrongChoice(said, page)
         for page in taken:
-            self.free.remove(page)
+            self._claim(page)
         return taken
+
+    def _claim(self, page: int) -> None:
+        self.free.remove(page)
 
     def _redirect_tail(self, request: str, source: int, copy: int) -> None:
         self.pages[copy] = Page(tokens=list(self.pages[source].tokens), owners={request})
@@ -239,7 +250,6 @@ class PagedKV:
         self.tables[request][-1] = copy
 
     def _free_unheld(self, pages: Sequence[int]) -> None:
-        unheld = [page for page in pages if not self.pages[page].owners | self.pages[page].pins]
-        for page in unheld:
+        for page in [page for page in pages if not self.is_held(page)]:
             del self.pages[page]
             self.free.append(page)

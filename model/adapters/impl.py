@@ -21,13 +21,16 @@ class ImplAdapter(Adapter):
             "nothing to pin",
             "no tokens",
             "no requests",
+            "blocks in use",
         }
     )
     allocator_class: type[impl.PagedAllocator] = impl.PagedAllocator
 
     def __init__(self, config: Configuration) -> None:
         super().__init__(config)
-        self.allocator = self.allocator_class(config.blocks, config.block_size)
+        self.allocator = self.allocator_class(
+            config.blocks, config.block_size, prefix_cache=config.prefix_cache
+        )
 
     def outcome_of(self, error: Exception) -> Outcome | None:
         if isinstance(error, impl.BadCall):
@@ -37,12 +40,16 @@ class ImplAdapter(Adapter):
     def create(self, request: str) -> None:
         self.allocator.create(request)
 
+    def admit(self, request: str, prompt: Sequence[int]) -> Outcome:
+        growth = self.allocator.admit(request, prompt)
+        return Done(slots={request: growth.slots.tolist()}, hit=growth.hit)
+
     def append(self, request: str, tokens: Sequence[int]) -> Outcome:
-        growth = self.allocator.append(request, len(tokens))
+        growth = self.allocator.append(request, tokens)
         return Done(copies=growth.copies, slots={request: growth.slots.tolist()})
 
-    def append_each(self, requests: Sequence[str], tokens: Sequence[int]) -> Outcome:  # noqa: ARG002
-        growth = self.allocator.append_batch(requests)
+    def append_each(self, requests: Sequence[str], tokens: Sequence[int]) -> Outcome:
+        growth = self.allocator.append_batch(requests, tokens)
         slots = dict(zip(requests, growth.slots.tolist(), strict=True))
         return Done(
             copies=growth.copies,
@@ -64,6 +71,9 @@ class ImplAdapter(Adapter):
 
     def release_each(self, requests: Sequence[str]) -> None:
         self.allocator.release_batch(requests)
+
+    def reset(self) -> None:
+        self.allocator.reset_prefix_cache()
 
     def table(self, request: str) -> Sequence[int]:
         table: list[int] = self.allocator.table(request).tolist()

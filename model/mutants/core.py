@@ -1,11 +1,12 @@
 """Mutants of the core: owners, pins, fork, copy-on-write, append, release."""
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kvoracle.impl import OutOfBlocks, PagedAllocator
 from kvoracle.impl.allocator import Copy, Growth
-from kvoracle.impl.pool import BlockPool, Ids
+from kvoracle.impl.ids import Ids
+from kvoracle.impl.pool import BlockPool
 from kvoracle.impl.tables import BlockTables
 from kvoracle.model.mutants.base import mutant
 
@@ -15,9 +16,9 @@ class _WithPool(PagedAllocator):
 
     pool_class: type[BlockPool] = BlockPool
 
-    def __init__(self, blocks: int, block_size: int) -> None:
-        super().__init__(blocks, block_size)
-        self.pool = self.pool_class(blocks)
+    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
+        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
+        self.pool = self.pool_class(blocks, self.index.forget)
 
 
 class _EnqueuesEachEntry(BlockPool):
@@ -49,8 +50,8 @@ class ForkMissesAnOwner(_WithPool):
 class RemovalOrder(PagedAllocator):
     """A request that is released before its fork leaves the blocks they share counted for ever."""
 
-    def __init__(self, blocks: int, block_size: int) -> None:
-        super().__init__(blocks, block_size)
+    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
+        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
         self.parents: dict[str, str] = {}
 
     def fork(self, parent: str, child: str) -> None:
@@ -149,13 +150,13 @@ class FailedAppendKeepsABlock(PagedAllocator):
 class AppendRepeatsTheWholeNeed(PagedAllocator):
     """An append takes blocks for the whole request again, and its table is longer than it needs."""
 
-    def __init__(self, blocks: int, block_size: int) -> None:
-        super().__init__(blocks, block_size)
+    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
+        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
         self.repeated: dict[str, Ids] = {}
 
-    def append(self, request: str, count: int) -> Growth:
+    def append(self, request: str, tokens: ArrayLike) -> Growth:
         held = len(self.table(request))
-        growth = super().append(request, count)
+        growth = super().append(request, tokens)
         self.repeated[request] = self.pool.take(min(held, self.num_free))
         return growth
 
@@ -174,8 +175,8 @@ class _OneTooManyAtTheEdge(BlockTables):
 class OffByOneAtAnExactMultiple(PagedAllocator):
     """A request of exactly k blocks is taken to hold k + 1."""
 
-    def __init__(self, blocks: int, block_size: int) -> None:
-        super().__init__(blocks, block_size)
+    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
+        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
         self.tables = _OneTooManyAtTheEdge(block_size)
 
 
