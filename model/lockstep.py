@@ -25,6 +25,8 @@ Factory = Callable[[Configuration], Adapter]
 MakeMemory = Callable[[int, int], KVMemory]
 Stamps = dict[str, tuple[Stamp, ...]]
 EPOCH = 1
+_COUNT = int | None
+_COUNTS = dict[int, int] | None
 
 
 class Violation(Exception):
@@ -143,7 +145,10 @@ class Lockstep:
 
     def _call_allocator(self) -> Outcome:
         if self.answer is None:
-            answer = self._ask("", lambda: perform(self.adapter, self._operation))
+            try:
+                answer = perform(self.adapter, self._operation)
+            except (Exception, SystemExit) as error:
+                raise self._violation("exception", _raised(error)) from error
             if not isinstance(answer, Outcome):
                 raise self._violation("outcome", f"answered {answer!r}, which is no outcome")
             self.answer = answer if answer == Done() else self._well_formed(answer)
@@ -162,29 +167,25 @@ class Lockstep:
                 raise self._violation("slots", said)
         return formed
 
-    def _report(self, what: str, call: Callable[[], Any], shape: Any) -> Any:
-        """Let the allocator report; a report of another shape is a verdict too."""
-        report = self._ask(what, call)
+    def _report(self, shape: Any, report: Callable[..., Any], *about: str) -> Any:
+        """Let the allocator report; what it raises, and a report of another shape, is a verdict."""
+        answer = None
         try:
-            return msgspec.convert(report, shape)
+            answer = report(*about)
+            return msgspec.convert(answer, shape)
         except msgspec.ValidationError as error:
-            said = f"asked for {what}, the allocator says {report!r}: {error}"
+            said = f"asked for {_asked(report, about)}, the allocator says {answer!r}: {error}"
             raise self._violation("report", said) from None
-
-    def _ask(self, what: str, call: Callable[[], Any]) -> Any:
-        """Let the allocator answer; whatever it raises is a verdict."""
-        try:
-            return call()
         except (Exception, SystemExit) as error:
-            said = f"the allocator raised {type(error).__name__}: {error}".removesuffix(": ")
-            where = f" when asked for {what}" if what else ""
-            raise self._violation("exception", said + where) from error
+            said = f"{_raised(error)} when asked for {_asked(report, about)}"
+            raise self._violation("exception", said) from error
 
     def _table(self, request: str) -> list[int]:
-        table: list[int] = self._report(
-            f"the table of {request!r}", lambda: list(self.adapter.table(request)), list[int]
-        )
+        table: list[int] = self._report(list[int], self._listed_table, request)
         return table
+
+    def _listed_table(self, request: str) -> list[int]:
+        return list(self.adapter.table(request))
 
     def _compare_outcomes(self, expected: Outcome, actual: Outcome) -> None:
         same = type(expected) is type(actual)
@@ -270,12 +271,12 @@ class Lockstep:
                     raise self._violation("pinned contents", said, page)
 
     def _check_counts(self) -> None:
-        free = self._report("its free blocks", self.adapter.free_blocks, int | None)
+        free = self._report(_COUNT, self.adapter.free_blocks)
         right = len(self.reference.takeable())
         if free is not None and free != right:
             said = f"the allocator counts {free} free blocks: {right} are free"
             raise self._violation("free count", said)
-        counted = self._report("its holders", self.adapter.holders, dict[int, int] | None)
+        counted = self._report(_COUNTS, self.adapter.holders)
         if counted is None:
             return
         held = self.reference.pages
@@ -303,6 +304,17 @@ class Lockstep:
 
     def _violation(self, rule: str, message: str, block: int | None = None) -> Violation:
         return Violation(rule, message, block)
+
+
+def _asked(report: Callable[..., Any], about: Sequence[str]) -> str:
+    """What a report was asked for: `free_blocks`, or `the table of 'a'`."""
+    if about:
+        return f"the table of {about[0]!r}"
+    return f"its {report.__name__.replace('_', ' ')}"
+
+
+def _raised(error: BaseException) -> str:
+    return f"the allocator raised {type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _token_of(stamp: Any) -> int:

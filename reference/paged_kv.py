@@ -231,10 +231,11 @@ class PagedKV:
         taken = list(self._choose(request, positions)) if positions else []
         if len(taken) != len(positions):
             raise WrongChoice(f"{len(positions)} blocks were needed and {len(taken)} taken")
+        takeable = set(self.takeable())
         for index, page in enumerate(taken):
             if page in taken[:index]:
                 raise WrongChoice(f"block {page} was taken twice in one call", page)
-            if page not in self.takeable():
+            if page not in takeable:
                 said = f"{describe(self, page)} was taken for {request!r} but is not free"
                 raise WrongChoice(said, page)
         for page in taken:

@@ -69,7 +69,8 @@ class PrefixCachedKV(PagedKV):
         """As in `PagedKV`, and pages that become full are published."""
         super().append(request, *tokens)
         # record
-        if self.caching:
+        became_full = self.length(request) % self.block_size < len(tokens)
+        if self.caching and became_full:
             values = self._values(self.read(request))
             for depth, page in enumerate(self.tables[request], start=1):
                 if len(self.pages[page].tokens) == self.block_size:
@@ -78,7 +79,7 @@ class PrefixCachedKV(PagedKV):
     def reset(self) -> None:
         """Forget every entry, as when the weights change; refused while any page is in use."""
         # check
-        if any(super(PrefixCachedKV, self).is_held(page) for page in self.pages):
+        if len(self.takeable()) < self.capacity:
             raise Rejected("blocks in use", "reset")
         # record
         for page in self.idle():
@@ -98,7 +99,9 @@ class PrefixCachedKV(PagedKV):
 
     def idle(self) -> list[int]:
         """The pages that only the index holds."""
-        return [page for page in self.index if not super(PrefixCachedKV, self).is_held(page)]
+        return [
+            page for page in self.index if not (self.pages[page].owners or self.pages[page].pins)
+        ]
 
     def holding(self, identity: Identity) -> list[int]:
         """The pages published with a content, the smallest first."""
