@@ -1,6 +1,5 @@
 # Every target sets up what it needs: a Python 3.11 or newer, and nothing else, is assumed.
 PYTHON ?= python3
-SEED ?= 1
 
 ENV := .venv
 TEST := .venv-test

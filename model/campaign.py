@@ -56,7 +56,11 @@ class Result(msgspec.Struct):
     def unmet(self, target: Target) -> list[str]:
         """The witnesses that this allocator's operations can reach and that were never reached."""
         met = self.tally.witnesses
-        return [name for name in witnesses.required(target.operations) if not met.get(name)]
+        return [
+            name
+            for name in witnesses.required(target.operations, target.block_sizes)
+            if not met.get(name)
+        ]
 
     def is_long(self) -> bool:
         """Whether a witness that was never reached is a failure."""
@@ -139,7 +143,7 @@ class _Supervisor:
         return shrink(
             death,
             lambda trace: run_isolated(trace, self.target, self._hang_seconds),
-            SHRINK_RUNS_ISOLATED_MAX if death.rule == "crash" else SHRINK_RUNS_ISOLATED_MAX // 10,
+            SHRINK_RUNS_ISOLATED_MAX if death.rule == "crash" else SHRINK_RUNS_ISOLATED_MAX // 20,
         )
 
     def _wind_down(self) -> None:

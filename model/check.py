@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kvoracle.model.adapters.base import Adapter
+from kvoracle.model.errors import UsageError
 from kvoracle.model.found import describe
 from kvoracle.model.operations import AnyOperation
 from kvoracle.model.registry import Target, resolve, target_of
@@ -27,9 +28,24 @@ def check(
 def check_trace(allocator: str | type[Adapter], trace: Trace) -> None:
     """As `check`, for a trace, e.g. one read from a file."""
     target = as_target(allocator)
+    obstacle = unfit(trace, target)
+    if obstacle is not None:
+        raise UsageError(f"{target.name} {obstacle}; this trace says nothing about it.")
     failure = run(trace, target.factory)
     if failure is not None:
         raise AssertionError(describe(failure, target))
+
+
+def unfit(trace: Trace, target: Target) -> str | None:
+    """Why a trace says nothing about an allocator; None when it does."""
+    cannot = {operation.verb for operation in trace.operations} & set(target.left_out)
+    if cannot:
+        return f"cannot do {', '.join(sorted(cannot))}"
+    if trace.config.block_size not in target.block_sizes:
+        return f"has no blocks of {trace.config.block_size}"
+    if not trace.operations:
+        return "is asked for nothing"
+    return None
 
 
 def as_target(allocator: str | type[Adapter]) -> Target:

@@ -1,6 +1,7 @@
 """A child process for allocators that may crash or hang: either becomes a failure like any other."""
 
 import multiprocessing
+import os
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from kvoracle.model.run import Failure, run
 from kvoracle.model.session import Pulse
 from kvoracle.model.trace import Configuration, Trace
 
-HANG_SECONDS = 20.0
+HANG_SECONDS = 10.0
 """An operation that takes longer than this hangs."""
 
 Send = Callable[[Any], None]
@@ -30,7 +31,7 @@ class Child:
         self.hang_seconds = hang_seconds
         self.pipe, child_end = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(
-            target=_main, args=(work, child_end, self.pulse, arguments), daemon=True
+            target=_main, args=(work, child_end, self.pulse, os.getpid(), arguments), daemon=True
         )
         self._process.start()
         child_end.close()
@@ -116,15 +117,16 @@ class ChildError(RuntimeError):
     """The process failed for a reason of its own: a defect of kvoracle."""
 
 
-def _main(work: Work, pipe: Connection, pulse: Pulse, arguments: tuple[Any, ...]) -> None:
+def _main(
+    work: Work, pipe: Connection, pulse: Pulse, parent: int, arguments: tuple[Any, ...]
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def send(message: Any) -> None:
-        try:
-            pipe.send(message)
-        except BrokenPipeError:
-            raise SystemExit(0) from None
+        if os.getppid() != parent:
+            os._exit(0)  # the supervisor is gone: nobody wants to know
+        pipe.send(message)
 
     try:
         work(send, pulse, *arguments)

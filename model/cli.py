@@ -1,5 +1,6 @@
 """The command `kvoracle`.  Exit 0: nothing found; 1: a violation; 2: bad usage or input."""
 
+import os
 import re
 import secrets
 import signal
@@ -15,21 +16,25 @@ from typer.exceptions import TyperException
 from kvoracle import __version__
 from kvoracle.model import found, mutation, registry, report
 from kvoracle.model.campaign import Plan, Result, conduct
+from kvoracle.model.check import unfit
 from kvoracle.model.child import HANG_SECONDS, run_isolated
 from kvoracle.model.engines import ENGINES
 from kvoracle.model.errors import UsageError
+from kvoracle.model.found import FOUND
 from kvoracle.model.random64 import parse_seed
 from kvoracle.model.registry import ALLOCATORS, Target, resolve
 from kvoracle.model.trace import Trace, read
 
 EXIT_NOTHING_FOUND, EXIT_VIOLATION, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_NOBODY_READS = 141
 HYPOTHESIS_OPERATIONS_ONE_IN = 20
 WORKERS_MAX = 256
 HANG_SECONDS_MAX = 86_400
 
 app = typer.Typer(
     help="Verify paged KV-cache allocators against a reference that judges every operation.",
-    epilog="Exit codes: 0 nothing found, 1 a violation, 2 bad usage or input, 130 interrupted.",
+    epilog="Exit codes: 0 nothing found; 1 a violation, or a campaign that did not see enough;"
+    " 2 bad usage or input; 130 interrupted.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -62,6 +67,7 @@ def fuzz(
     ] = None,
     workers: Annotated[int, typer.Option(help="How many processes.")] = 1,
     hang_after: HangOption = HANG_SECONDS,
+    save: Annotated[Path, typer.Option(help="The folder for the trace of a violation.")] = FOUND,
 ) -> None:
     """Search an allocator for a violation, and shrink and save the first one found."""
     plan = Plan(_engines(engine, budget), _seed(seed), _workers(workers), _hang_seconds(hang_after))
@@ -71,7 +77,7 @@ def fuzz(
     with report.Progress(out) as progress:
         result = conduct(target, plan, progress.show)
     report.summarize(out, target, result)
-    _show_found(out, target, result)
+    _show_found(out, target, result, save)
     report.conclude(out, target, result)
     line = report.reproduce_line(allocator, engine, budget, plan)
     out.print(f"Reproduce with: {line}", markup=False)
@@ -95,8 +101,9 @@ def replay(
     passed = failed = skipped = 0
     for path, trace in traces:
         target = targets[_allocator_of(trace, allocator)]
-        if trace.config.block_size not in target.block_sizes:
-            out.print(f"skipped  {path}: {target.name} has no blocks of {trace.config.block_size}")
+        obstacle = unfit(trace, target)
+        if obstacle is not None:
+            out.print(f"skipped  {path}: {target.name} {obstacle}", markup=False)
             skipped += 1
             continue
         failure = run_isolated(trace, target, hang_seconds)
@@ -106,7 +113,7 @@ def replay(
             out.print(found.describe(failure, target) + "\n", markup=False)
     out.print(f"{passed} passed, {failed} failed, {skipped} skipped")
     if skipped == len(traces):
-        raise UsageError("No trace fits the allocator's block sizes; choose another allocator.")
+        raise UsageError("The allocator can do none of the traces; choose another allocator.")
     raise typer.Exit(EXIT_VIOLATION if failed else EXIT_NOTHING_FOUND)
 
 
@@ -120,7 +127,8 @@ def mutants(
 ) -> None:
     """Show that the engines catch bugs: every mutant must be caught by each of them."""
     number, out = _seed(seed), report.console()
-    caught = mutation.catch_all(number, _workers(workers))
+    with out.status("hunting mutants"):
+        caught = mutation.catch_all(number, _workers(workers))
     report.show_mutants(out, caught)
     if save is not None:
         for path in mutation.save(caught, save):
@@ -148,9 +156,16 @@ def allocators() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error of the user's is one sentence and exit code 2."""
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.path.insert(0, str(Path.cwd()))
     try:
         code = app(args=arguments, prog_name="kvoracle", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_NOBODY_READS
+    except OSError as error:
+        code = _complain(f"The output cannot be written ({error.strerror}); send it elsewhere.")
     except UsageError as error:
         code = _complain(str(error))
     except TyperException as error:
@@ -228,10 +243,10 @@ def _hang_seconds(seconds: float) -> float:
     return seconds
 
 
-def _show_found(out: Console, target: Target, result: Result) -> None:
+def _show_found(out: Console, target: Target, result: Result, folder: Path) -> None:
     if result.failure is None:
         return
-    text = found.describe_found(result.failure, target)
+    text = found.describe_found(result.failure, target, folder)
     out.print("\n" + text + "\n", markup=False)
 
 

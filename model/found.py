@@ -1,11 +1,13 @@
 """What was found, for a reader: the trace, the difference, the block's history, and how to replay it."""
 
 import hashlib
+import shlex
 from pathlib import Path
 
 import msgspec
 
 from kvoracle.model import history
+from kvoracle.model.errors import UsageError
 from kvoracle.model.operations import Operation
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Failure
@@ -23,7 +25,8 @@ def save(failure: Failure, target: Target, folder: Path = FOUND) -> Path:
         flags=[failure.rule],
         notes={failure.rule: failure.message},
     )
-    digest = hashlib.sha256(render(trace).encode()).hexdigest()[:8]
+    same = render(Trace(trace.config, trace.operations))
+    digest = hashlib.sha256(same.encode()).hexdigest()[:8]
     allocator = "".join(c if c.isalnum() or c == "-" else "-" for c in target.name)
     path = folder / f"{allocator}-{failure.rule.replace(' ', '-')}-{digest}.json"
     write(trace, path)
@@ -32,13 +35,21 @@ def save(failure: Failure, target: Target, folder: Path = FOUND) -> Path:
 
 def describe_found(failure: Failure, target: Target, folder: Path = FOUND) -> str:
     """Save a failure and describe it: everything a reader needs, in plain text."""
-    path = save(failure, target, folder)
-    return f"{describe(failure, target)}\n\nReplay it:\n  {replay_line(path, target)}"
+    text = describe(failure, target)
+    try:
+        path = save(failure, target, folder)
+    except UsageError as error:
+        return f"{text}\n\nNot saved: {error}"
+    return f"{text}\n\nReplay it:\n  {replay_line(path, target)}"
 
 
 def replay_line(path: Path, target: Target) -> str:
     """The command that replays a saved failure."""
-    return f"kvoracle replay {path} --allocator {target.name}"
+    if "<locals>" in target.name:
+        return (
+            f"check_trace(YourAdapter, read(Path({str(path)!r})))  # kvoracle.model.check, .trace"
+        )
+    return shlex.join(["kvoracle", "replay", str(path), "--allocator", target.name])
 
 
 def describe(failure: Failure, target: Target) -> str:

@@ -6,8 +6,10 @@ judges it.  Then stamps move through the allocator's own tables and slots, every
 back, and every count is compared.  The first difference is a `Violation`.
 """
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -67,6 +69,7 @@ class Lockstep:
         self.witnessed: Counter[str] = Counter()
         self._operation: Operation
         self.answer: Outcome | None = None
+        self._why = ""
 
     def step(self, operation: Operation) -> Outcome | None:
         """Carry out one operation on both sides and check everything."""
@@ -103,8 +106,9 @@ class Lockstep:
         except ReferenceRejected as error:
             self.witnessed.update(foreseen)
             return Rejected(error.reason)
-        except MemoryError:
+        except MemoryError as error:
             self.witnessed.update(foreseen)
+            self._why = f": {error}" if str(error) else ""
             return OutOfBlocks()
         except WrongChoice as error:
             raise self._violation("choice", str(error), error.page) from None
@@ -198,7 +202,8 @@ class Lockstep:
             same = expected.reason == actual.reason
         if not same:
             said, should = outcome_in_words(actual), outcome_in_words(expected)
-            raise self._violation("outcome", f"answered {said!r}, and must answer {should!r}")
+            why = self._why if isinstance(expected, OutOfBlocks) else ""
+            raise self._violation("outcome", f"answered {said!r}, and must answer {should!r}{why}")
 
     def _move(self, operation: Operation, stamped: Stamps, actual: Outcome, hit: int) -> None:
         """Copies first, then the new tokens, each where the allocator says."""
@@ -314,7 +319,10 @@ def _asked(report: Callable[..., Any], about: Sequence[str]) -> str:
 
 
 def _raised(error: BaseException) -> str:
-    return f"the allocator raised {type(error).__name__}: {error}".removesuffix(": ")
+    said = f"the allocator raised {type(error).__name__}: {error}".removesuffix(": ")
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    return f"{said} ({Path(last.filename).name}, line {last.lineno})" if last else said
 
 
 def _token_of(stamp: Any) -> int:

@@ -35,7 +35,7 @@ from kvoracle.model.shrink import shrink
 from kvoracle.model.trace import Configuration, Trace
 from kvoracle.model.walk import REQUEST_NAMES, TRANSFER_NAMES
 
-STEPS = 60
+STEPS = 100
 """Operations a run: shorter ones miss rare configurations."""
 
 BeforeStep = Callable[[Trace], None]
@@ -84,8 +84,9 @@ class AllocatorMachine(RuleBasedStateMachine):
         except Violation as violation:
             self._fail(violation)
             raise
+        prompt = self.fresh(2 * block_size)
         for request in REQUEST_NAMES[:2]:
-            self.step(Create(request))
+            self.step(Admit(request, prompt) if prefix_cache else Create(request))
 
     @invariant()
     def agrees_with_the_reference(self) -> None:

@@ -1,19 +1,22 @@
 """Run both engines against every mutant: how many operations each takes to be caught, and by what."""
 
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from kvoracle.model.adapters.impl import ImplAdapter
-from kvoracle.model.engines import ENGINES, hunt
+from kvoracle.model.child import Child, ChildError, Send
+from kvoracle.model.engines import ENGINES, Share, hunt
 from kvoracle.model.mutants import MUTANTS, Mutant
 from kvoracle.model.run import Failure, run, with_expected
+from kvoracle.model.session import Pulse
 from kvoracle.model.shrink import shrink
 from kvoracle.model.trace import write
 
 OPERATIONS_MAX = 20_000
+HUNT_SECONDS_MAX = 600.0
 
 
 class Caught(NamedTuple):
@@ -36,10 +39,39 @@ def catch(name: str, engine: str, seed: int) -> Caught:
 
 def catch_all(seed: int, workers: int) -> list[Caught]:
     """Hunt every mutant with every engine, in the order of their definition."""
-    jobs = [(mutant.name, engine) for mutant in MUTANTS for engine in ENGINES]
-    with ProcessPoolExecutor(workers) as executor:
-        futures = [executor.submit(catch, name, engine, seed) for name, engine in jobs]
-        return [future.result() for future in futures]
+    jobs = [(mutant.name, engine, seed) for mutant in MUTANTS for engine in ENGINES]
+    caught: dict[int, Caught] = {}
+    children = [
+        Child(_catch_share, jobs, Share(n, workers), hang_seconds=HUNT_SECONDS_MAX)
+        for n in range(workers)
+    ]
+    try:
+        while running := [child for child in children if child.is_running]:
+            wait([child.pipe for child in running], timeout=1)
+            for child in running:
+                caught.update(_received(child))
+    finally:
+        for child in children:
+            if child.is_running:
+                child.kill()
+    return [caught[index] for index in range(len(jobs))]
+
+
+def _catch_share(send: Send, pulse: Pulse, jobs: list[tuple[str, str, int]], share: Share) -> None:
+    for index in range(share.first, len(jobs), share.step):
+        pulse.beat(index)
+        send((index, catch(*jobs[index])))
+
+
+def _received(child: Child) -> list[tuple[int, Caught]]:
+    messages = child.messages()
+    for message in messages:
+        if isinstance(message, ChildError):
+            raise message
+    death = child.failure()
+    if death is not None:
+        raise ChildError(f"hunting mutants: {death.message}")
+    return messages
 
 
 def save(caught: list[Caught], folder: Path) -> list[Path]:

@@ -169,6 +169,23 @@ AnyOperation = (
 )
 
 
+REASONS = frozenset(
+    {
+        "blocks in use",
+        "duplicate request",
+        "duplicate transfer",
+        "no requests",
+        "no tokens",
+        "nothing to pin",
+        "one token for each request",
+        "repeated request",
+        "unknown request",
+        "unknown transfer",
+    }
+)
+"""Why the reference rejects a call."""
+
+
 class Done(msgspec.Struct):
     """The call succeeded.
 

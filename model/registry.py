@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kvoracle.model.adapters.base import Adapter, operations_of
 from kvoracle.model.errors import UsageError
 from kvoracle.model.lockstep import Factory
-from kvoracle.model.operations import OPERATIONS, Operation
+from kvoracle.model.operations import OPERATIONS, REASONS, Operation
 from kvoracle.model.trace import Configuration
 
 MUTANT_PREFIX = "mutant:"
@@ -72,6 +72,14 @@ def target_of(name: str, adapter: type[Adapter], factory: Factory | None = None)
     if lacking:
         raise UsageError(
             f"{name} has no {', '.join(lacking)}; an adapter must have at least these."
+        )
+    unknown = (
+        set(adapter.refuses) - REASONS if isinstance(adapter.refuses, frozenset | set) else "?"
+    )
+    if unknown:
+        raise UsageError(
+            f"{name} refuses {adapter.refuses!r}; give a set of reasons from"
+            f" {', '.join(sorted(REASONS))}."
         )
     return Target(name, factory or adapter, operations_of(adapter), adapter.block_sizes)
 

@@ -5,7 +5,6 @@ import time
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from kvoracle import __version__
@@ -56,6 +55,8 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        if self._next_line_seconds > 1:
+            self._out.print()
 
     def show(self, result: Result) -> None:
         """Show how far a campaign is."""
@@ -68,8 +69,7 @@ class Progress:
 
 def summarize(out: Console, target: Target, result: Result) -> None:
     """Everything that was done, success or not."""
-    out.print(_outcomes(result.tally))
-    out.print()
+    _show_rows(out, _outcomes(result.tally), left=(0,))
     _show_witnesses(out, target, result)
     _show_canaries(out, result)
     for engine, tally in result.tallies.items():
@@ -112,19 +112,13 @@ def reproduce_line(allocator: str, engine: str, budget: str, plan: Plan) -> str:
 def show_mutants(out: Console, caught: list[Caught]) -> None:
     """A row a mutant with the operations each engine took, then caught/total for each engine."""
     engines = list(dict.fromkeys(one.engine for one in caught))
-    table = Table(box=None, pad_edge=False)
-    table.add_column("mutant", no_wrap=True)
-    table.add_column("bugs", no_wrap=True)
-    for engine in engines:
-        table.add_column(engine, justify="right", no_wrap=True)
-    table.add_column("caught by", no_wrap=True)
+    rows = [["mutant", "bugs", *engines, "caught by"]]
     for name in dict.fromkeys(one.mutant for one in caught):
         hunts = [one for one in caught if one.mutant == name]
         took = [f"{one.operations:,}" if one.failure else "SURVIVED" for one in hunts]
         rules = dict.fromkeys(one.failure.rule for one in hunts if one.failure)
-        table.add_row(name, ", ".join(mutant_named(name).bugs), *took, next(iter(rules), "-"))
-    out.print(table)
-    out.print()
+        rows.append([name, " ".join(mutant_named(name).bugs), *took, next(iter(rules), "-")])
+    _show_rows(out, rows, left=(0, 1, 2 + len(engines)))
     for engine in engines:
         hunts = [one for one in caught if one.engine == engine]
         survivors = [one.mutant for one in hunts if one.failure is None]
@@ -148,19 +142,31 @@ def _progress(result: Result) -> str:
     )
 
 
-def _outcomes(tally: Tally) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("operation", style="bold")
-    for kind in KINDS:
-        table.add_column(kind, justify="right")
+def _outcomes(tally: Tally) -> list[list[str]]:
+    rows = [["operation", *KINDS]]
     for verb in sorted({verb for verb, _ in tally.outcomes}):
         counts = [tally.outcomes.get((verb, kind), 0) for kind in KINDS]
-        table.add_row(verb, *[f"{count:,}" if count else "-" for count in counts])
-    return table
+        rows.append([verb, *[f"{count:,}" if count else "-" for count in counts]])
+    return rows
+
+
+def _show_rows(out: Console, rows: list[list[str]], left: tuple[int, ...]) -> None:
+    """Columns as wide as their widest cell, whatever the terminal; then an empty line."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        out.print("  ".join(cells).rstrip(), style="bold" if number == 0 else None)
+    out.print()
 
 
 def _show_witnesses(out: Console, target: Target, result: Result) -> None:
-    required, unmet = witnesses.required(target.operations), result.unmet(target)
+    required, unmet = (
+        witnesses.required(target.operations, target.block_sizes),
+        result.unmet(target),
+    )
     out.print(f"witnesses  {len(required) - len(unmet)}/{len(required)} reached")
     for name in required if result.failure is None else []:
         count = result.tally.witnesses.get(name, 0)

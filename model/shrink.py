@@ -14,6 +14,8 @@ from kvoracle.model.trace import Configuration, Trace
 
 Fails = Callable[[Trace], Failure | None]
 RUNS_MAX = 5_000
+SHORT = 24
+"""Operations up to which every pair is tried, and a block less beside each."""
 
 
 class _Search:
@@ -34,6 +36,16 @@ class _Search:
             return False
         self.best = failure
         return True
+
+    def improves_with_less(self, candidate: Trace) -> bool:
+        """As `improves`; also with a block less, since what was dropped may have held it."""
+        if self.improves(candidate):
+            return True
+        blocks = candidate.config.blocks - 1
+        if blocks == 0 or len(candidate.operations) > SHORT:
+            return False
+        config = msgspec.structs.replace(candidate.config, blocks=blocks)
+        return self.improves(msgspec.structs.replace(candidate, config=config))
 
     def replace(self, index: int, operation: Operation) -> bool:
         operations = list(self.best.trace.operations)
@@ -65,7 +77,7 @@ def _drop_operations(search: _Search) -> None:
         while first < len(search.best.trace.operations):
             kept = list(search.best.trace.operations)
             del kept[first : first + length]
-            if not search.improves(_with(search.best.trace, kept)):
+            if not search.improves_with_less(_with(search.best.trace, kept)):
                 first += length
         length //= 2
     _drop_pairs(search)
@@ -74,12 +86,12 @@ def _drop_operations(search: _Search) -> None:
 def _drop_pairs(search: _Search) -> None:
     """A create and its release go together or not at all."""
     operations = search.best.trace.operations
-    if len(operations) > 24:
+    if len(operations) > SHORT:
         return
     for second in range(len(operations) - 1, 0, -1):
         for first in range(second):
             kept = [o for i, o in enumerate(operations) if i not in (first, second)]
-            if search.improves(_with(search.best.trace, kept)):
+            if search.improves_with_less(_with(search.best.trace, kept)):
                 return
 
 
@@ -122,7 +134,12 @@ def _merge_names(search: _Search) -> None:
 
 
 def _reduce_pool(search: _Search) -> None:
-    """Fewer blocks, smaller blocks."""
+    """Fewer blocks, smaller blocks, and smaller blocks with as many fewer tokens."""
+    size = search.best.trace.config.block_size
+    if any(
+        search.improves(_scaled(search.best.trace, smaller, size)) for smaller in range(1, size)
+    ):
+        return
     for field in ("block_size", "blocks"):
         for value in range(1, getattr(search.best.trace.config, field)):
             config: Configuration = msgspec.structs.replace(
@@ -130,6 +147,20 @@ def _reduce_pool(search: _Search) -> None:
             )
             if search.improves(msgspec.structs.replace(search.best.trace, config=config)):
                 break
+
+
+def _scaled(trace: Trace, smaller: int, size: int) -> Trace:
+    """The trace on smaller blocks, every list of tokens as much shorter."""
+    operations = []
+    for operation in trace.operations:
+        shorter = {
+            name: getattr(operation, name)[: -(-len(getattr(operation, name)) * smaller // size)]
+            for name, kind in kinds(type(operation)).items()
+            if kind in ("tokens", "prompt")
+        }
+        operations.append(msgspec.structs.replace(operation, **shorter))
+    config = msgspec.structs.replace(trace.config, block_size=smaller)
+    return msgspec.structs.replace(_with(trace, operations), config=config)
 
 
 def _rename(search: _Search) -> None:

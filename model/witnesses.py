@@ -53,9 +53,26 @@ WITNESSES: dict[str, frozenset[type[Operation]]] = {
 }
 
 
-def required(operations: tuple[type[Operation], ...]) -> list[str]:
-    """The witnesses that these operations can reach."""
-    return [name for name, needs in WITNESSES.items() if needs <= set(operations)]
+PARTIAL_BLOCKS = frozenset(
+    {
+        "append fills the tail in place",
+        "append copies a shared tail",
+        "append copies a pinned tail of its only owner",
+        "append finds no block for its copy",
+        "append_each meets a tail to copy",
+        "fork shares a partial tail",
+    }
+)
+"""The witnesses that blocks of one slot cannot reach."""
+
+
+def required(operations: tuple[type[Operation], ...], block_sizes: range) -> list[str]:
+    """The witnesses that an allocator with these operations and block sizes can reach."""
+    return [
+        name
+        for name, needs in WITNESSES.items()
+        if needs <= set(operations) and (block_sizes[-1] > 1 or name not in PARTIAL_BLOCKS)
+    ]
 
 
 def about_to_happen(kv: PrefixCachedKV, operation: Operation) -> list[str]:

@@ -90,7 +90,7 @@ class PagedKV:
         positions = list(range(len(table), pages_after))
         if copied is not None:
             positions.insert(0, len(table) - 1)
-        self._check_capacity(len(positions))
+        self._check_capacity(len(positions), copied)
         # take
         fresh = self._take(request, positions)
         # record
@@ -212,9 +212,10 @@ class PagedKV:
         """Whether an allocated page has a holder."""
         return bool(self.pages[page].owners or self.pages[page].pins)
 
-    def _check_capacity(self, need: int) -> None:
+    def _check_capacity(self, need: int, copied: int | None) -> None:
         if need > len(self.takeable()):
-            raise MemoryError(f"{need} blocks needed, {len(self.takeable())} free")
+            copy = f" (one to copy block {copied})" if copied is not None else ""
+            raise MemoryError(f"{need} blocks needed{copy}, {len(self.takeable())} free")
 
     def tail_to_copy(self, request: str) -> int | None:
         """The tail page that an append must not write in place: partial, and shared or pinned."""

@@ -1,29 +1,38 @@
-"""vLLM's allocators: `BlockPool`, and the `KVCacheManager` on top of it, without prefix caching.
+"""vLLM's allocators: `BlockPool` alone, and the `KVCacheManager` on top of it, which caches prefixes.
 
 Importing this module imports the engine, so an absent engine is an ImportError here.  The methods
 used are those of vLLM 0.33.0; tests/engines/test_vllm_drift.py names them.
 
-vLLM rejects almost no misuse (a block may be freed twice, an unknown request freed), so neither
-adapter promises to: `refuses` stays empty.  Block 0 is vLLM's null block and never handed out.
+vLLM rejects almost no misuse (a block may be freed twice, an unknown request freed), so the adapters
+promise one refusal only: the manager resets no cache while blocks are in use.  Block 0 is vLLM's
+null block and never handed out.
 """
 
+import logging
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
 import torch
 from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_manager import KVCacheManager
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.request import Request, RequestStatus
 
 from kvoracle.model.adapters.base import Adapter
-from kvoracle.model.operations import TOKENS_MAX, Done, Outcome, OutOfBlocks
+from kvoracle.model.operations import TOKENS_MAX, Done, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration
 
 NULL_BLOCKS = 1
-SAMPLING = SamplingParams()
+LOOKS_UP_ITS_PROMPT = SamplingParams()
+LOOKS_UP_NOTHING = SamplingParams(skip_reading_prefix_cache=True)
+
+init_none_hash(sha256)  # the seed of every hash chain; the engine does this as it starts
+# Each reset would be a line on the terminal; here it is an outcome.
+logging.getLogger("vllm.v1.core.block_pool").setLevel(logging.ERROR)
 
 
 class _OnBlockPool(Adapter):
@@ -62,7 +71,8 @@ class VllmBlockPoolAdapter(_OnBlockPool):
     """`BlockPool` alone: the tables are kept here, as its callers keep theirs.
 
     A fork and a pin touch every block once more; what is not writable is copied first, as the
-    managers do for a partial prefix hit.
+    managers do for a partial prefix hit.  What a prompt hits, and what is published, the managers
+    decide, so there is no `admit` here.
     """
 
     def __init__(self, config: Configuration) -> None:
@@ -136,10 +146,13 @@ class VllmBlockPoolAdapter(_OnBlockPool):
 class VllmAdapter(_OnBlockPool):
     """`KVCacheManager` for one group of full-attention layers, called as the scheduler calls it.
 
-    A vLLM request has a prompt, so it begins with the first append that finds room.  The manager
+    A vLLM request has a prompt, so one that was only created begins with the first append that finds
+    room, and is told to skip the lookup: it hits nothing, and publishes as any other.  The manager
     can neither fork a request nor pin one for a transfer.  The watermark is 0, its default: no
     block is kept back.
     """
+
+    refuses = frozenset({"blocks in use"})
 
     def __init__(self, config: Configuration) -> None:
         super().__init__(config)
@@ -149,7 +162,10 @@ class VllmAdapter(_OnBlockPool):
             max_model_len=config.blocks * config.block_size + TOKENS_MAX,
             scheduler_block_size=config.block_size,
             hash_block_size=config.block_size,
-            enable_caching=False,
+            enable_caching=config.prefix_cache,
+        )
+        self.hasher = (
+            get_request_block_hasher(config.block_size, sha256) if config.prefix_cache else None
         )
         self.pool = self.manager.block_pool
         self.requests: dict[str, Any] = {}
@@ -157,14 +173,18 @@ class VllmAdapter(_OnBlockPool):
     def create(self, request: str) -> None:
         self.requests[request] = None
 
+    def admit(self, request: str, prompt: Sequence[int]) -> Outcome:
+        hit = self._begin(request, prompt, LOOKS_UP_ITS_PROMPT)
+        return OutOfBlocks() if hit is None else Done(hit=hit)
+
     def append(self, request: str, tokens: Sequence[int]) -> Outcome:
         running = self.requests[request]
         if running is None:
-            return self._begin(request, list(tokens))
+            hit = self._begin(request, tokens, LOOKS_UP_NOTHING)
+            return OutOfBlocks() if hit is None else Done()
         running.append_output_token_ids(list(tokens))
         if not self._schedule(running):
-            del running._output_token_ids[-len(tokens) :]
-            del running._all_token_ids[-len(tokens) :]
+            self._take_back(running, len(tokens))
             return OutOfBlocks()
         return Done()
 
@@ -177,26 +197,44 @@ class VllmAdapter(_OnBlockPool):
         for request in requests:
             self.release(request)
 
+    def reset(self) -> Outcome:
+        return Done() if self.manager.reset_prefix_cache() else Rejected("blocks in use")
+
     def table(self, request: str) -> Sequence[int]:
         (block_ids,) = self.manager.get_block_ids(request)
         ids: list[int] = block_ids
         return ids
 
-    def _begin(self, name: str, prompt: list[int]) -> Outcome:
-        waiting = Request(name, prompt, SAMPLING, pooling_params=None)
-        if not self._schedule(waiting):
-            return OutOfBlocks()
+    def _begin(self, name: str, prompt: Sequence[int], sampling: Any) -> int | None:
+        """How many tokens of the prompt were hit; None where there is no room."""
+        waiting = Request(
+            name, list(prompt), sampling, pooling_params=None, block_hasher=self.hasher
+        )
+        blocks, hit, _ = self.manager.get_computed_blocks(waiting)
+        if not self._schedule(waiting, hit, blocks):
+            return None
         waiting.status = RequestStatus.RUNNING
         self.requests[name] = waiting
-        return Done()
+        computed: int = hit
+        return computed
 
-    def _schedule(self, request: Any) -> bool:
+    def _schedule(self, request: Any, hit: int = 0, blocks: Any = None) -> bool:
         """Allocate for all tokens not yet computed, then count them as computed."""
-        new = request.num_tokens - request.num_computed_tokens
-        if self.manager.allocate_slots(request, new) is None:
+        new = request.num_tokens - request.num_computed_tokens - hit
+        allocated = self.manager.allocate_slots(
+            request, new, num_new_computed_tokens=hit, new_computed_blocks=blocks
+        )
+        if allocated is None:
             return False
-        request.num_computed_tokens += new
+        request.num_computed_tokens += hit + new
         return True
+
+    def _take_back(self, request: Any, count: int) -> None:
+        """Undo `append_output_token_ids`; vLLM would preempt the request instead."""
+        del request._output_token_ids[-count:]
+        del request._all_token_ids[-count:]
+        if self.hasher is not None:
+            del request.block_hashes[request.num_tokens // self.config.block_size :]
 
 
 def _kv_cache_config(config: Configuration) -> Any:

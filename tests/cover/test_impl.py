@@ -1,6 +1,7 @@
 """The optimized allocator by itself: its promised order of reuse, its batches, its refusals."""
 
 import contextlib
+import copy
 import random
 
 import numpy as np
@@ -15,6 +16,16 @@ def ids(*blocks):
     return np.array(blocks, np.int32)
 
 
+def numbers(count):
+    """As many tokens, 0, 1, 2 ..."""
+    return np.arange(count)
+
+
+def pool_of(blocks):
+    """A pool of which nothing is published, so that there is nothing to forget."""
+    return BlockPool(blocks, lambda forgotten: pytest.fail(f"{forgotten} were not published"))
+
+
 def arrays(allocator):
     """Everything the allocator knows, as copies; the width of the tables is no part of it."""
     pool, tables = allocator.pool, allocator.tables
@@ -22,7 +33,11 @@ def arrays(allocator):
     return {
         "owners": pool.owners.tolist(),
         "pins": pool.pins.tolist(),
-        "free": pool._stack[: pool.num_free].tolist(),
+        "published": pool.published.tolist(),
+        "free": pool._stack[: pool._stacked].tolist(),
+        "idle": pool.idle.ids().tolist(),
+        "index": copy.deepcopy((allocator.index._blocks, allocator.index._keys)),
+        "chains": {request: copy.deepcopy(allocator._chains[row]) for request, row in rows},
         "rows": rows,
         "unused": list(tables._unused),
         "lengths": tables.lengths.tolist(),
@@ -32,7 +47,7 @@ def arrays(allocator):
 
 
 def assert_is_whole(allocator):
-    """Counts, tables, pins and the free stack agree."""
+    """Counts, tables, pins, the free stack, the idle queue and the index agree."""
     now = arrays(allocator)
     owners, pins = np.zeros((2, allocator.pool.blocks), int)
     for request, row in now["rows"]:
@@ -45,7 +60,12 @@ def assert_is_whole(allocator):
     assert now["owners"] == owners.tolist()
     assert now["pins"] == pins.tolist()
     free = np.flatnonzero(owners + pins == 0).tolist()
-    assert sorted(now["free"]) == free
+    assert sorted(now["free"] + now["idle"]) == free
+    assert not any(now["published"][block] for block in now["free"])
+    assert all(now["published"][block] for block in now["idle"])
+    blocks, keys = now["index"]
+    assert sorted(keys) == np.flatnonzero(now["published"]).tolist()
+    assert {block: key for key, held in blocks.items() for block in held} == keys
     assert allocator.num_free == len(free)
 
 
@@ -54,7 +74,7 @@ def allocator_with(blocks, block_size, **lengths):
     for request, length in lengths.items():
         allocator.create(request)
         if length:
-            allocator.append(request, length)
+            allocator.append(request, numbers(length))
     return allocator
 
 
@@ -62,7 +82,7 @@ def allocator_with(blocks, block_size, **lengths):
 
 
 def test_blocks_are_taken_from_the_first_up_in_the_order_of_taking():
-    pool = BlockPool(6)
+    pool = pool_of(6)
 
     assert pool.take(2).tolist() == [0, 1]
     assert pool.take(3).tolist() == [2, 3, 4]
@@ -70,7 +90,7 @@ def test_blocks_are_taken_from_the_first_up_in_the_order_of_taking():
 
 
 def test_blocks_given_back_are_reused_last_in_first_out():
-    pool = BlockPool(4)
+    pool = pool_of(4)
     pool.take(4)
     pool.drop_owner(ids(2))
     pool.drop_owner(ids(0))
@@ -80,7 +100,7 @@ def test_blocks_given_back_are_reused_last_in_first_out():
 
 
 def test_of_a_batch_given_back_the_last_is_reused_first():
-    pool = BlockPool(5)
+    pool = pool_of(5)
     pool.take(4)
     pool.drop_owner(ids(1, 3, 0))
 
@@ -88,7 +108,7 @@ def test_of_a_batch_given_back_the_last_is_reused_first():
 
 
 def test_taking_none_is_nothing():
-    pool = BlockPool(1)
+    pool = pool_of(1)
 
     assert pool.take(0).tolist() == []
     assert pool.take(0).dtype == np.int32
@@ -96,7 +116,7 @@ def test_taking_none_is_nothing():
 
 
 def test_taking_more_than_there_are_takes_none():
-    pool = BlockPool(3)
+    pool = pool_of(3)
     pool.take(1)
 
     with pytest.raises(OutOfBlocks, match="3 blocks needed, 2 free") as caught:
@@ -109,7 +129,7 @@ def test_taking_more_than_there_are_takes_none():
 
 
 def test_a_block_is_given_back_when_its_last_holder_goes_whichever_that_is():
-    pool = BlockPool(1)
+    pool = pool_of(1)
     block = pool.take(1)
     pool.add_owner(block)
     pool.add_pin(block)
@@ -123,7 +143,7 @@ def test_a_block_is_given_back_when_its_last_holder_goes_whichever_that_is():
 
 
 def test_repeated_blocks_drop_one_owner_each_and_come_back_once():
-    pool = BlockPool(3)
+    pool = pool_of(3)
     blocks = pool.take(3)
     pool.add_owner(blocks[:2])
 
@@ -135,7 +155,7 @@ def test_repeated_blocks_drop_one_owner_each_and_come_back_once():
 
 
 def test_a_block_is_exclusive_with_one_owner_and_no_pin():
-    pool = BlockPool(4)
+    pool = pool_of(4)
     pool.take(3)
     pool.add_owner(ids(1))
     pool.add_pin(ids(2))
@@ -153,7 +173,7 @@ def test_the_tail_of_a_freed_request_is_reused_before_its_head():
     allocator.release("a")
     allocator.create("b")
 
-    allocator.append("b", 8)
+    allocator.append("b", numbers(8))
 
     assert allocator.table("b").tolist() == [2, 1, 0, 3]
 
@@ -164,7 +184,7 @@ def test_the_request_that_was_freed_last_is_reused_first():
     allocator.release("a")
     allocator.create("c")
 
-    allocator.append("c", 8)
+    allocator.append("c", numbers(8))
 
     assert allocator.table("c").tolist() == [1, 0, 3, 2]
 
@@ -179,7 +199,7 @@ def test_a_batch_release_gives_back_as_one_release_after_the_other(together):
             allocator.release(request)
     allocator.create("d")
 
-    allocator.append("d", 10)
+    allocator.append("d", numbers(10))
 
     assert allocator.table("d").tolist() == [3, 2, 1, 0, 4]
 
@@ -191,7 +211,7 @@ def test_blocks_that_a_transfer_held_are_reused_tail_first_too():
     allocator.unpin("t")
     allocator.create("b")
 
-    allocator.append("b", 3)
+    allocator.append("b", numbers(3))
 
     assert allocator.table("b").tolist() == [2, 1, 0]
 
@@ -202,9 +222,9 @@ def test_blocks_that_a_transfer_held_are_reused_tail_first_too():
 def test_append_gives_the_slots_of_the_new_tokens():
     allocator = allocator_with(8, 2, a=0)
 
-    assert allocator.append("a", 3).slots.tolist() == [0, 1, 2]
-    assert allocator.append("a", 2).slots.tolist() == [3, 4]
-    assert allocator.append("a", 1).slots.dtype == np.int64
+    assert allocator.append("a", numbers(3)).slots.tolist() == [0, 1, 2]
+    assert allocator.append("a", numbers(2)).slots.tolist() == [3, 4]
+    assert allocator.append("a", numbers(1)).slots.dtype == np.int64
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 4])
@@ -213,7 +233,7 @@ def test_the_table_is_as_long_as_the_tokens_need_around_every_block_edge(block_s
     at_once = allocator_with(9, block_size, a=length)
     one_by_one = allocator_with(9, block_size, a=0)
     for _ in range(length):
-        one_by_one.append("a", 1)
+        one_by_one.append("a", numbers(1))
 
     assert len(at_once.table("a")) == -(-length // block_size)
     assert arrays(at_once) == arrays(one_by_one)
@@ -224,7 +244,7 @@ def test_append_to_a_shared_tail_orders_its_copy_and_writes_there():
     allocator = allocator_with(4, 4, a=2)
     allocator.fork("a", "b")
 
-    growth = allocator.append("b", 3)
+    growth = allocator.append("b", numbers(3))
 
     assert growth.copies == [(0, 1)]
     assert growth.slots.tolist() == [6, 7, 8]
@@ -237,7 +257,7 @@ def test_append_to_a_pinned_tail_of_its_only_owner_orders_its_copy():
     allocator = allocator_with(4, 4, a=2)
     allocator.pin("a", "t")
 
-    growth = allocator.append("a", 1)
+    growth = allocator.append("a", numbers(1))
 
     assert growth.copies == [(0, 1)]
     assert growth.slots.tolist() == [6]
@@ -250,7 +270,7 @@ def test_append_to_a_shared_full_tail_orders_no_copy():
     allocator = allocator_with(4, 2, a=2)
     allocator.fork("a", "b")
 
-    assert allocator.append("b", 1).copies == []
+    assert allocator.append("b", numbers(1)).copies == []
     assert_is_whole(allocator)
 
 
@@ -293,7 +313,7 @@ def test_tables_grow_beyond_their_first_rows_and_keep_what_they_hold():
     allocator = PagedAllocator(64, 2)
     for index in range(40):
         allocator.create(f"r{index}")
-        allocator.append(f"r{index}", 1)
+        allocator.append(f"r{index}", numbers(1))
 
     assert [allocator.table(f"r{index}").tolist() for index in range(40)] == [
         [i] for i in range(40)
@@ -328,8 +348,8 @@ def test_one_token_at_a_time_grows_beyond_the_first_width():
     alone, in_batches = allocator_with(64, 1, a=0), allocator_with(64, 1, a=0)
 
     for _ in range(40):
-        alone.append("a", 1)
-        in_batches.append_batch(["a"])
+        alone.append("a", numbers(1))
+        in_batches.append_batch(["a"], [0])
 
     assert arrays(alone) == arrays(in_batches)
     assert alone.table("a").tolist() == list(range(40))
@@ -370,16 +390,17 @@ def test_reserving_less_width_than_there_is_changes_nothing():
 
 
 def random_state(seed, blocks=24):
-    """Two equal allocators in a random state of requests, forks and pins."""
+    """Two equal allocators in a random state of requests, forks and pins; half of them cache."""
     draw = random.Random(seed)
     block_size = draw.randint(1, 4)
-    pair = PagedAllocator(blocks, block_size), PagedAllocator(blocks, block_size)
+    caching = seed % 2 == 1
+    pair = tuple(PagedAllocator(blocks, block_size, prefix_cache=caching) for _ in range(2))
     for step in range(draw.randint(1, 12)):
         live = sorted(pair[0]._rows)
         if live and draw.random() < 0.4:
             calls = [("fork", draw.choice(live), f"r{step}")]
         else:
-            calls = [("create", f"r{step}"), ("append", f"r{step}", draw.randint(1, 6))]
+            calls = [("create", f"r{step}"), ("append", f"r{step}", numbers(draw.randint(1, 6)))]
         if live and draw.random() < 0.3:
             calls.append(("pin", draw.choice(live), f"t{step}"))
         if live and draw.random() < 0.2:
@@ -402,11 +423,12 @@ def test_a_batch_append_is_the_same_as_one_append_after_the_other(seed):
         requests = requests[: draw.randint(1, max(len(requests), 1))]
         if not requests:
             return
-        growth = batch.append_batch(requests)
+        tokens = [draw.randint(0, 2) for _ in requests]
+        growth = batch.append_batch(requests, tokens)
         slots, copies = [], []
-        for request in requests:
+        for request, token in zip(requests, tokens, strict=True):
             try:
-                one = single.append(request, 1)
+                one = single.append(request, [token])
             except OutOfBlocks:
                 slots.append(-1)
             else:
@@ -435,6 +457,7 @@ def test_a_batch_release_is_the_same_as_one_release_after_the_other_but_for_the_
     together, apart = arrays(batch), arrays(single)
     for now in (together, apart):
         now["free"].sort()
+        now["idle"].sort()
     assert together == apart
     assert_is_whole(batch)
 
@@ -453,7 +476,7 @@ def test_both_ways_of_a_batch_append_were_compared():
 def test_refused_entries_of_a_batch_are_minus_one_and_the_others_grow():
     allocator = allocator_with(4, 2, a=2, b=1, c=2, d=2)
 
-    growth = allocator.append_batch(["a", "b", "c", "d"])
+    growth = allocator.append_batch(["a", "b", "c", "d"], numbers(4))
 
     assert growth.slots.tolist() == [-1, 3, -1, -1]
     assert growth.slots.dtype == np.int64
@@ -464,7 +487,7 @@ def test_refused_entries_of_a_batch_are_minus_one_and_the_others_grow():
 def test_the_first_of_a_batch_get_the_blocks_that_there_are():
     allocator = allocator_with(5, 1, a=1, b=1, c=1)
 
-    assert allocator.append_batch(["c", "a", "b"]).slots.tolist() == [3, 4, -1]
+    assert allocator.append_batch(["c", "a", "b"], numbers(3)).slots.tolist() == [3, 4, -1]
     assert_is_whole(allocator)
 
 
@@ -473,7 +496,7 @@ def test_refused_entries_of_a_batch_with_copies_are_minus_one():
     allocator.fork("a", "b")
     allocator.fork("a", "c")
 
-    growth = allocator.append_batch(["b", "a", "c"])
+    growth = allocator.append_batch(["b", "a", "c"], numbers(3))
 
     assert growth.slots.tolist() == [5, -1, -1]
     assert growth.copies == [(0, 1)]
@@ -484,7 +507,7 @@ def test_a_request_and_its_fork_in_one_batch_copy_once():
     allocator = allocator_with(4, 4, a=1)
     allocator.fork("a", "b")
 
-    growth = allocator.append_batch(["a", "b"])
+    growth = allocator.append_batch(["a", "b"], numbers(2))
 
     assert growth.copies == [(0, 1)]
     assert growth.slots.tolist() == [5, 1]
@@ -494,7 +517,7 @@ def test_a_batch_release_of_requests_that_share_blocks_frees_each_once():
     allocator = allocator_with(8, 2, a=5)
     allocator.fork("a", "b")
     allocator.fork("b", "c")
-    allocator.append("c", 1)
+    allocator.append("c", numbers(1))
 
     allocator.release_batch(["b", "a"])
     assert allocator.num_free == 5
@@ -511,13 +534,18 @@ def test_a_batch_release_of_requests_that_share_blocks_frees_each_once():
     [
         (lambda it: it.create("a"), "duplicate request", "a"),
         (lambda it: it.create("empty"), "duplicate request", "empty"),
-        (lambda it: it.append("ghost", 1), "unknown request", "ghost"),
-        (lambda it: it.append("released", 1), "unknown request", "released"),
-        (lambda it: it.append("a", 0), "no tokens", "a"),
-        (lambda it: it.append("a", -1), "no tokens", "a"),
-        (lambda it: it.append_batch([]), "no requests", ""),
-        (lambda it: it.append_batch(["a", "ghost"]), "unknown request", "ghost"),
-        (lambda it: it.append_batch(["a", "b", "a"]), "repeated request", "a, b, a"),
+        (lambda it: it.append("ghost", [1]), "unknown request", "ghost"),
+        (lambda it: it.append("released", [1]), "unknown request", "released"),
+        (lambda it: it.append("a", []), "no tokens", "a"),
+        (lambda it: it.append("a", numbers(0)), "no tokens", "a"),
+        (lambda it: it.admit("a", [1]), "duplicate request", "a"),
+        (lambda it: it.admit("a", []), "duplicate request", "a"),
+        (lambda it: it.admit("new", []), "no tokens", "new"),
+        (lambda it: it.admit("new", numbers(0)), "no tokens", "new"),
+        (lambda it: it.reset_prefix_cache(), "blocks in use", "reset"),
+        (lambda it: it.append_batch([], []), "no requests", ""),
+        (lambda it: it.append_batch(["a", "ghost"], [1, 2]), "unknown request", "ghost"),
+        (lambda it: it.append_batch(["a", "b", "a"], [1, 2, 3]), "repeated request", "a, b, a"),
         (lambda it: it.fork("ghost", "c"), "unknown request", "ghost"),
         (lambda it: it.fork("a", "b"), "duplicate request", "b"),
         (lambda it: it.fork("a", "a"), "duplicate request", "a"),
@@ -552,17 +580,17 @@ def test_a_bad_call_says_why_and_changes_nothing(call, reason, name):
     assert_is_whole(allocator)
 
 
-@pytest.mark.parametrize("count", [3, 4, 100, 10**12, 10**30])
+@pytest.mark.parametrize("count", [3, 4, 100, 10**6])
 def test_an_append_that_finds_too_few_blocks_changes_nothing(count):
     allocator = allocator_with(3, 2, a=3)
     before = arrays(allocator)
     width = allocator.tables.ids.shape
     if count == 3:
-        allocator.append("a", 3)
+        allocator.append("a", numbers(3))
         return
 
     with pytest.raises(OutOfBlocks):
-        allocator.append("a", count)
+        allocator.append("a", numbers(count))
 
     assert arrays(allocator) == before
     assert allocator.tables.ids.shape == width
@@ -575,7 +603,7 @@ def test_an_append_that_finds_no_block_for_its_copy_changes_nothing(hold):
     before = arrays(allocator)
 
     with pytest.raises(OutOfBlocks, match="1 blocks needed, 0 free"):
-        allocator.append("a", 1)
+        allocator.append("a", numbers(1))
 
     assert arrays(allocator) == before
 

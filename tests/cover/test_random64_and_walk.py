@@ -13,12 +13,14 @@ import pytest
 
 from kvoracle.model.operations import (
     OPERATIONS,
+    Admit,
     Append,
     AppendEach,
     Create,
     Fork,
     Pin,
     Release,
+    ReleaseEach,
     Unpin,
 )
 from kvoracle.model.random64 import Random64, combine, parse_seed
@@ -26,12 +28,12 @@ from kvoracle.model.trace import parse, render
 from kvoracle.model.walk import REQUEST_NAMES, TRANSFER_NAMES, walk
 
 WALK_DIGESTS = {
-    0: "2b234ef7b533c2d88665865153057f673c266fd66d6811641db0502483d3308f",
-    1: "89fe116f49428fe9d246a578d80b5a15c220d08802c52b99b8ed69e54121990d",
-    2: "4c5c3cfa889293d0da51d7ea1490806bb948cf7a30ef6795343447e89a6622c0",
-    3: "526bd18b2ca14d8b697c0a6158bf0104b8fbf9c0e3adcd90a487d5b31ecefc0e",
-    1234567: "d91c52384bfd9d50d0e450a0a47782f51a6885289192c9948e3ffd4cb4d4cc9c",
-    18446744073709551615: "10a21d8cd1bc36f539ff979c2e3a6078ffe3f270afe36f50920938f92cce8da8",
+    0: "6c2c671dbbd24469ba53db7de8b840ae946330ba8af173e6f35c12beba5af999",
+    1: "2aae30b53adc7b1dc806dcf706be4f29d3e6181348e64c0529e9cc7cb5731ef3",
+    2: "5b7489c268f9406ca20f276050383c7659b89499f75ebc7db25dbc7791491aa9",
+    3: "758c9fe0b6b53ad36231d9c41f1f2f676d7648e24decf7863aa8f5eede332f06",
+    1234567: "16de55ac5707e2f491ec20bd2ff705be06a7b2465b89c155c0126dcbd9cca0bd",
+    18446744073709551615: "cd6f432c267ca099dd04d8b190e78eec761a359f86120d07d542a2c12c034a2c",
 }
 """Seed to the SHA-256 of its walk as a file."""
 
@@ -54,6 +56,7 @@ SPLITMIX64 = {
 """Published: Vigna's splitmix64.c for both seeds; the second is also Rosetta Code's."""
 
 SEEDS = range(200)
+WITHOUT_CACHE = (Create, Append, AppendEach, Fork, Pin, Unpin, Release, ReleaseEach)
 
 
 def digest(seed):
@@ -237,6 +240,7 @@ def test_block_sizes_with_a_step_are_honoured():
         (Create, Append, AppendEach, Release),
         (Create, Append, Fork, Release),
         (Create, Append, Pin, Unpin, Release),
+        (Create, Admit, Append, Release),
         OPERATIONS,
     ],
 )
@@ -246,10 +250,10 @@ def test_only_the_operations_of_an_allocator_are_drawn(operations):
     assert set(drawn) == set(operations)
 
 
-def test_create_and_append_are_never_switched_off():
+def test_create_admit_and_append_are_never_switched_off():
     for seed in SEEDS:
         drawn = {type(operation) for operation in walk(seed, steps=400).operations}
-        assert {Create, Append} <= drawn
+        assert {Create, Admit, Append} <= drawn
 
 
 def test_every_other_operation_is_switched_off_in_some_walks():
@@ -259,21 +263,63 @@ def test_every_other_operation_is_switched_off_in_some_walks():
         for kind in set(OPERATIONS) - {type(o) for o in walk(seed, steps=400).operations}
     )
 
-    assert set(missing) == set(OPERATIONS) - {Create, Append}
+    assert set(missing) == set(OPERATIONS) - {Create, Admit, Append}
     assert all(count > len(SEEDS) / 10 for count in missing.values())
 
 
-def test_names_are_those_of_the_walk_and_every_token_is_new():
+@pytest.mark.parametrize("operations", [WITHOUT_CACHE, OPERATIONS], ids=["without cache", "all"])
+def test_names_are_those_of_the_walk(operations):
     for seed in range(50):
-        trace = walk(seed)
-        tokens = []
-        for operation in trace.operations:
+        for operation in walk(seed, operations).operations:
             for name in ("request", "parent", "child"):
                 assert getattr(operation, name, "a") in REQUEST_NAMES
             assert set(getattr(operation, "requests", ())) <= set(REQUEST_NAMES)
             assert getattr(operation, "transfer", "t1") in TRANSFER_NAMES
+
+
+def test_without_prompts_every_token_is_new():
+    for seed in range(50):
+        tokens = []
+        for operation in walk(seed, WITHOUT_CACHE).operations:
             tokens += getattr(operation, "tokens", ())
         assert tokens == list(range(1, len(tokens) + 1))
+
+
+def test_with_prompts_every_appended_token_is_new_and_a_prompt_reuses_or_disguises_earlier_ones():
+    for seed in range(50):
+        newest, seen = 0, set()
+        for operation in walk(seed).operations:
+            if newest > 150:
+                break  # soon a new token may equal a disguised one
+            appended, prompt = getattr(operation, "tokens", ()), getattr(operation, "prompt", ())
+            assert appended == tuple(range(newest + 1, newest + 1 + len(appended))) or not appended
+            new = [token for token in prompt if token not in seen and token - 256 not in seen]
+            assert new == list(range(newest + 1, newest + 1 + len(new)))
+            newest += len(appended) + len(new)
+            seen |= {*appended, *prompt}
+
+
+def test_prompts_repeat_prefixes_and_disguise_them():
+    longest, disguised = Counter(), 0
+    for seed in SEEDS:
+        earlier = []
+        for operation in walk(seed).operations:
+            prompt = getattr(operation, "prompt", ())
+            for other in earlier:
+                longest[prompt == other, prompt[: len(other)] == other] += 1
+                disguised += any(token - 256 in other for token in prompt)
+            earlier = [prompt, *earlier[:3]] if prompt else earlier
+
+    assert longest[True, True] > 100
+    assert longest[False, True] > 100
+    assert disguised > 100
+
+
+def test_a_pool_caches_in_three_walks_of_four_that_admit_and_in_no_other():
+    caching = [walk(seed, steps=0).config.prefix_cache for seed in range(2000)]
+
+    assert 1400 < sum(caching) < 1600
+    assert not any(walk(seed, WITHOUT_CACHE, steps=0).config.prefix_cache for seed in SEEDS)
 
 
 def test_a_walk_says_where_it_came_from_and_is_read_back_from_its_file():

@@ -13,6 +13,7 @@ from kvoracle.model import trace as trace_module
 from kvoracle.model.errors import UsageError
 from kvoracle.model.operations import (
     OPERATIONS,
+    Admit,
     Append,
     AppendEach,
     Create,
@@ -23,12 +24,14 @@ from kvoracle.model.operations import (
     Rejected,
     Release,
     ReleaseEach,
+    Reset,
     Unpin,
 )
 from kvoracle.model.trace import Configuration, Expected, Trace, parse, read, render, write
 
 EXAMPLES = {
     Create: Create("a"),
+    Admit: Admit("a", (1, -2, 2**63 - 1, -(2**63), 0)),
     Append: Append("a", (1, -2, 2**63 - 1, -(2**63), 0)),
     AppendEach: AppendEach(("a", "b"), (3, 4)),
     Fork: Fork("a", 'b "quoted" \\ \n é 你好 😀'),
@@ -36,6 +39,7 @@ EXAMPLES = {
     Unpin: Unpin("t"),
     Release: Release("x" * 200),
     ReleaseEach: ReleaseEach(("a", "b", "a")),
+    Reset: Reset(),
 }
 CONFIG = '"config":{"blocks":4,"block_size":2}'
 
@@ -102,6 +106,17 @@ def test_the_text_of_a_trace_is_plain_json():
         "operations": [{"op": "create", "request": "a"}],
         "flags": ["x"],
     }
+
+
+def test_a_pool_says_whether_it_caches_prefixes_only_where_it_does():
+    caching = Trace(Configuration(4, 2, prefix_cache=True), [])
+
+    assert json.loads(render(caching))["config"] == {
+        "blocks": 4,
+        "block_size": 2,
+        "prefix_cache": True,
+    }
+    assert parse(render(caching).encode(), "here") == caching
 
 
 def test_a_trace_without_operations_is_read_back_as_it_was_written():

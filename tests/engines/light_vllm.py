@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 REAL = [
@@ -36,9 +36,16 @@ REAL = [
     "v1.request",
 ]
 SAMPLING = {"max_tokens": 16, "extra_args": None, "skip_reading_prefix_cache": None}
+
+
+class _SamplingParams(SimpleNamespace):
+    def __init__(self, **chosen: Any) -> None:
+        super().__init__(**SAMPLING | chosen)
+
+
 USED: dict[str, dict[str, Any]] = {
     "logger": {"init_logger": logging.getLogger},
-    "sampling_params": {"SamplingParams": type("SamplingParams", (), SAMPLING)},
+    "sampling_params": {"SamplingParams": _SamplingParams},
     "v1.utils": {"ConstantList": lambda tokens: tokens},
 }
 
@@ -52,6 +59,7 @@ def install() -> None:
         raise ImportError("pip install --no-deps vllm==0.33.0")
     sys.modules["vllm"] = package = ModuleType("vllm", "A stand-in by kvoracle's tests.")
     package.__path__ = [str(Path(found.origin).parent)]
+    package.__spec__ = found
     sys.meta_path.insert(0, _StandIns())
 
 

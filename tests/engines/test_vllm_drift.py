@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,11 @@ import light_vllm
 
 light_vllm.install()
 
+from vllm.utils import hashing  # noqa: E402
+from vllm.v1.core import kv_cache_utils  # noqa: E402
+
 from kvoracle.model.adapters import vllm as adapter  # noqa: E402
-from kvoracle.model.operations import Done, OutOfBlocks  # noqa: E402
+from kvoracle.model.operations import Done, OutOfBlocks, Rejected  # noqa: E402
 from kvoracle.model.trace import Configuration  # noqa: E402
 
 SIGNATURES = {
@@ -46,6 +50,8 @@ SIGNATURES = {
         ),
         "free": "(self, request)",
         "get_block_ids": "(self, request_id)",
+        "get_computed_blocks": "(self, request, max_cache_hit_length=None)",
+        "reset_prefix_cache": "(self)",
     },
     adapter.Request: {
         "__init__": (
@@ -80,7 +86,15 @@ SIGNATURES = {
             " attention_chunk_size=None, non_causal=False)"
         ),
     },
+    kv_cache_utils: {
+        "get_request_block_hasher": (
+            "(hash_block_size, caching_hash_fn, num_hash_lookahead_tokens=0)"
+        ),
+        "init_none_hash": "(hash_fn)",
+    },
+    hashing: {"sha256": "(input)"},
 }
+CACHING = Configuration(blocks=3, block_size=2, prefix_cache=True)
 CALLS = [
     (owner, method, signature)
     for owner, methods in SIGNATURES.items()
@@ -111,6 +125,60 @@ def test_a_refused_append_leaves_the_request_as_it_was():
     assert list(request.output_token_ids) == [2, 3]
     assert request.num_computed_tokens == 3
     assert manager.append("a", (4,)) == Done()
+
+
+def test_a_refused_append_takes_its_hashes_back():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.admit("a", (1, 2, 3)) == Done(hit=0)
+    assert manager.append("a", (4, 5, 6, 7)) == OutOfBlocks()
+    assert len(manager.requests["a"].block_hashes) == 1
+    assert manager.append("a", (8,)) == Done()
+    assert manager.manager.get_computed_blocks(waiting(manager, 1, 2, 3, 4, 5))[1] == 2
+    assert manager.manager.get_computed_blocks(waiting(manager, 1, 2, 3, 8, 5))[1] == 4
+
+
+def test_a_refused_admission_leaves_nothing():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.admit("a", (1, 2)) == Done(hit=0)
+    manager.release("a")
+    assert manager.admit("a", (1, 2, 3, 4, 5, 6, 7)) == OutOfBlocks()
+    assert (manager.requests, manager.holders(), manager.free_blocks()) == ({}, {}, 3)
+    assert manager.admit("a", (1, 2, 3)) == Done(hit=2)
+
+
+def test_a_request_that_was_only_created_hits_nothing_and_publishes():
+    manager = adapter.VllmAdapter(CACHING)
+    for request in ("a", "b"):
+        manager.create(request)
+        assert manager.append(request, (1, 2)) == Done()
+    assert manager.table("a") != manager.table("b")
+    assert manager.admit("c", (1, 2, 3)) == Done(hit=2)
+    assert manager.table("c")[:1] == manager.table("a")
+
+
+def test_no_reset_while_blocks_are_in_use():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.admit("a", (1, 2, 3)) == Done(hit=0)
+    assert manager.reset() == Rejected("blocks in use")
+    manager.release("a")
+    assert manager.reset() == Done()
+    assert manager.admit("a", (1, 2, 3)) == Done(hit=0)
+
+
+def test_sampling_parameters_can_skip_the_lookup():
+    """Read from the file: in the light import these parameters are a stand-in."""
+    source = Path(hashing.__file__).parents[1] / "sampling_params.py"
+    assert "    skip_reading_prefix_cache: bool | None = None\n" in source.read_text("utf-8")
+
+
+def waiting(manager, *tokens):
+    return adapter.Request(
+        "waiting",
+        list(tokens),
+        adapter.LOOKS_UP_ITS_PROMPT,
+        pooling_params=None,
+        block_hasher=manager.hasher,
+    )
 
 
 def signature_of(function):
