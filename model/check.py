@@ -16,13 +16,14 @@ def check(
     *,
     blocks: int,
     block_size: int,
+    prefix_cache: bool = False,
     operations: Sequence[AnyOperation],
 ) -> None:
     """AssertionError, with everything a reader needs, where the allocator breaks a rule.
 
     `allocator` is a name as on the command line, or an Adapter class.
     """
-    check_trace(allocator, Trace(Configuration(blocks, block_size), list(operations)))
+    check_trace(allocator, Trace(Configuration(blocks, block_size, prefix_cache), list(operations)))
 
 
 def check_trace(allocator: str | type[Adapter], trace: Trace) -> None:

@@ -133,6 +133,8 @@ def _main(
     except Exception:
         send(ChildError(traceback.format_exc()))
     send(_GOODBYE)
+    sys.stdout.flush()
+    os._exit(0)  # not waiting for threads that an allocator may have left behind
 
 
 def _how_it_ended(code: int) -> str:

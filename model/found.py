@@ -64,12 +64,14 @@ def describe(failure: Failure, target: Target) -> str:
 def as_python(trace: Trace, allocator: str) -> str:
     """The trace as a program that raises AssertionError where the allocator is wrong."""
     config = trace.config
+    caching = " prefix_cache=True," if config.prefix_cache else ""
     names = sorted({type(operation).__name__ for operation in trace.operations})
     lines = [
         "from kvoracle.model.check import check",
         f"from kvoracle.model.operations import {', '.join(names)}" if names else "",
         "",
-        f"check({allocator!r}, blocks={config.blocks}, block_size={config.block_size}, operations=[",
+        f"check({allocator!r}, blocks={config.blocks}, block_size={config.block_size},{caching}"
+        " operations=[",
         *[f"    {operation!r}," for operation in trace.operations],
         "])",
     ]
@@ -85,6 +87,7 @@ def _headline(failure: Failure) -> str:
 def _operations(failure: Failure) -> str:
     config = failure.trace.config
     pool = f"{config.blocks} block{'s' * (config.blocks != 1)} of {config.block_size}"
+    pool += " with prefix cache" if config.prefix_cache else ""
     lines = [
         f"  {index:>3}  {in_words(operation)}"
         for index, operation in enumerate(failure.trace.operations)

@@ -10,7 +10,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,6 +27,8 @@ Factory = Callable[[Configuration], Adapter]
 MakeMemory = Callable[[int, int], KVMemory]
 Stamps = dict[str, tuple[Stamp, ...]]
 EPOCH = 1
+TEXT_LENGTH_MAX = 500
+_TABLE = list[Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]]
 _COUNT = int | None
 _COUNTS = dict[int, int] | None
 
@@ -38,7 +40,8 @@ class Violation(Exception):
     """
 
     def __init__(self, rule: str, message: str, block: int | None = None) -> None:
-        one_line = " ".join(message.split()).encode("utf-8", "backslashreplace").decode()
+        printable = "".join(c if c.isprintable() else " " for c in message)
+        one_line = " ".join(printable.split()).encode("utf-8", "backslashreplace").decode()
         super().__init__(one_line)
         self.rule = rule
         self.message = one_line
@@ -154,15 +157,17 @@ class Lockstep:
             except (Exception, SystemExit) as error:
                 raise self._violation("exception", _raised(error)) from error
             if not isinstance(answer, Outcome):
-                raise self._violation("outcome", f"answered {answer!r}, which is no outcome")
+                raise self._violation(
+                    "outcome", f"answered {_text(repr, answer)}, which is no outcome"
+                )
             self.answer = answer if answer == Done() else self._well_formed(answer)
         return self.answer
 
     def _well_formed(self, answer: Outcome) -> Outcome:
         try:
             formed = msgspec.convert(msgspec.to_builtins(answer), type(answer))
-        except (TypeError, ValueError) as error:
-            said = f"answered {answer}, whose shape is wrong: {error}"
+        except (TypeError, ValueError, RecursionError) as error:
+            said = f"answered {_text(repr, answer)}, whose shape is wrong: {error}"
             raise self._violation("outcome", said) from None
         if isinstance(formed, Done):
             stray = formed.slots.keys() - self._operation.writes().keys()
@@ -178,14 +183,14 @@ class Lockstep:
             answer = report(*about)
             return msgspec.convert(answer, shape)
         except msgspec.ValidationError as error:
-            said = f"asked for {_asked(report, about)}, the allocator says {answer!r}: {error}"
+            said = f"asked for {_asked(report, about)}, the allocator says {_text(repr, answer)}: {error}"
             raise self._violation("report", said) from None
         except (Exception, SystemExit) as error:
             said = f"{_raised(error)} when asked for {_asked(report, about)}"
             raise self._violation("exception", said) from error
 
     def _table(self, request: str) -> list[int]:
-        table: list[int] = self._report(list[int], self._listed_table, request)
+        table: list[int] = self._report(_TABLE, self._listed_table, request)
         return table
 
     def _listed_table(self, request: str) -> list[int]:
@@ -210,6 +215,7 @@ class Lockstep:
         assert isinstance(actual, Done)
         if actual.copies:
             self._copy(actual.copies)
+        self.reference.copied.clear()
         for request, stamps in stamped.items():
             if request not in actual.refused:
                 self.lists.append(request, *(stamp.token for stamp in stamps[:hit]))
@@ -219,8 +225,10 @@ class Lockstep:
 
     def _copy(self, copies: list[tuple[int, int]]) -> None:
         for pair in copies:
-            if not all(block in self.reference.usable for block in pair):
-                raise self._violation("slots", f"the copy {pair} leaves the pool")
+            if pair not in self.reference.copied:
+                right = self.reference.copied or "none"
+                said = f"orders the copy {pair} (source, destination): {right} is needed"
+                raise self._violation("copy", said, pair[1])
         self.memory.copy(copies)
 
     def _write(self, request: str, stamps: Sequence[Stamp], slots: list[int] | None) -> None:
@@ -311,6 +319,14 @@ class Lockstep:
         return Violation(rule, message, block)
 
 
+def _text(show: Callable[[object], str], value: object) -> str:
+    """The text of what an allocator made, which may itself raise or be endless."""
+    try:
+        return show(value)[:TEXT_LENGTH_MAX]
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
+
+
 def _asked(report: Callable[..., Any], about: Sequence[str]) -> str:
     """What a report was asked for: `free_blocks`, or `the table of 'a'`."""
     if about:
@@ -319,7 +335,7 @@ def _asked(report: Callable[..., Any], about: Sequence[str]) -> str:
 
 
 def _raised(error: BaseException) -> str:
-    said = f"the allocator raised {type(error).__name__}: {error}".removesuffix(": ")
+    said = f"the allocator raised {type(error).__name__}: {_text(str, error)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
     return f"{said} ({Path(last.filename).name}, line {last.lineno})" if last else said

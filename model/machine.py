@@ -72,11 +72,15 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.tokens = 0
 
     @initialize(
-        blocks=st.integers(2, 8),
+        blocks=st.one_of(st.integers(2, 8), st.integers(2, 8), st.integers(9, 40)),
         block_size=st.runner().flatmap(lambda machine: machine.sizes()),
         prefix_cache=st.runner().flatmap(lambda machine: machine.caching()),
+        prompt_blocks=st.integers(1, 2),
+        prompt_rest=st.integers(0, 1),
     )
-    def make_pool(self, blocks: int, block_size: int, prefix_cache: bool) -> None:
+    def make_pool(
+        self, blocks: int, block_size: int, prefix_cache: bool, prompt_blocks: int, prompt_rest: int
+    ) -> None:
         self.trace = Trace(Configuration(blocks, block_size, prefix_cache), [])
         self.trace.origin = dict(self.collected.origin)
         try:
@@ -84,7 +88,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         except Violation as violation:
             self._fail(violation)
             raise
-        prompt = self.fresh(2 * block_size)
+        prompt = self.fresh(prompt_blocks * block_size + prompt_rest)
         for request in REQUEST_NAMES[:2]:
             self.step(Admit(request, prompt) if prefix_cache else Create(request))
 
@@ -171,13 +175,16 @@ _STRATEGIES: dict[str, Callable[[AllocatorMachine], st.SearchStrategy[Any]]] = {
     "new request": lambda machine: _mostly(machine.unused(), REQUEST_NAMES),
     "request": lambda machine: _mostly(machine.live(), REQUEST_NAMES),
     "requests": lambda machine: st.lists(
-        st.sampled_from(machine.live() or REQUEST_NAMES), min_size=1, max_size=8, unique=True
+        st.sampled_from((*machine.live(), *machine.live(), REQUEST_NAMES[-1])),
+        min_size=1,
+        max_size=8,
+        unique_by=lambda name: name if name != REQUEST_NAMES[-1] else object(),
     ).map(tuple),
     "new transfer": lambda _: st.sampled_from(TRANSFER_NAMES),
     "transfer": lambda machine: _mostly(
         tuple(machine.lockstep.reference.transfers), TRANSFER_NAMES
     ),
-    "tokens": lambda machine: st.integers(1, 2 * machine.trace.config.block_size + 1).map(
+    "tokens": lambda machine: st.integers(0, 3 * machine.trace.config.block_size + 1).map(
         machine.fresh
     ),
     "token each": lambda _: st.nothing(),
@@ -189,7 +196,7 @@ _STRATEGIES: dict[str, Callable[[AllocatorMachine], st.SearchStrategy[Any]]] = {
         st.sampled_from(machine.known_prompts()),
         st.sampled_from((0,) * 7 + (machine.trace.config.block_size,)),
         st.sampled_from((0,) * 7 + (256,)),
-        st.integers(0, 3 * machine.trace.config.block_size),
+        st.one_of(st.none(), st.none(), st.integers(0, 3 * machine.trace.config.block_size)),
         st.integers(0, 2 * machine.trace.config.block_size),
     ),
 }

@@ -33,9 +33,7 @@ VLLM = (
 
 ALLOCATORS = {
     "impl": Known("kvoracle.model.adapters.impl:ImplAdapter", "this project's own allocator"),
-    "vllm": Known(
-        "kvoracle.model.adapters.vllm:VllmAdapter", "vLLM's KVCacheManager, no prefix cache", VLLM
-    ),
+    "vllm": Known("kvoracle.model.adapters.vllm:VllmAdapter", "vLLM's KVCacheManager", VLLM),
     "vllm-blockpool": Known(
         "kvoracle.model.adapters.vllm:VllmBlockPoolAdapter", "vLLM's BlockPool alone", VLLM
     ),
@@ -73,15 +71,21 @@ def target_of(name: str, adapter: type[Adapter], factory: Factory | None = None)
         raise UsageError(
             f"{name} has no {', '.join(lacking)}; an adapter must have at least these."
         )
-    unknown = (
-        set(adapter.refuses) - REASONS if isinstance(adapter.refuses, frozenset | set) else "?"
-    )
-    if unknown:
-        raise UsageError(
-            f"{name} refuses {adapter.refuses!r}; give a set of reasons from"
-            f" {', '.join(sorted(REASONS))}."
-        )
+    _check_declarations(name, adapter)
     return Target(name, factory or adapter, operations_of(adapter), adapter.block_sizes)
+
+
+def _check_declarations(name: str, adapter: type[Adapter]) -> None:
+    refuses, sizes = adapter.refuses, adapter.block_sizes
+    if not isinstance(refuses, frozenset | set) or not refuses <= REASONS:
+        reasons = ", ".join(sorted(REASONS))
+        raise UsageError(f"{name} refuses {refuses!r}; give a set of reasons from {reasons}.")
+    if not isinstance(sizes, range) or not sizes or sizes[0] < 1:
+        raise UsageError(f"{name} has block_sizes {sizes!r}; give a range of positive numbers.")
+    for attribute in ("first_block", "headroom"):
+        value = getattr(adapter, attribute)
+        if not isinstance(value, int) or value < 0:
+            raise UsageError(f"{name} has {attribute} {value!r}; give a whole number from 0 on.")
 
 
 def resolve(name: str) -> Target:
@@ -101,7 +105,7 @@ def resolve(name: str) -> Target:
         raise UsageError(
             f"{module_name} has no {attribute!r} ({error}); name a factory."
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(_why_missing(name, module_name, error)) from error
     return _target_from(name, factory)
 
@@ -125,7 +129,7 @@ def _mutant(name: str) -> Target:
     raise UsageError(f"There is no mutant {name!r}; give one of {known}.")
 
 
-def _why_missing(name: str, module_name: str, error: Exception) -> str:
+def _why_missing(name: str, module_name: str, error: BaseException) -> str:
     if name in ALLOCATORS and ALLOCATORS[name].install:
         return f"{name} needs an engine that is not here ({error}); {ALLOCATORS[name].install}"
     said = f"{type(error).__name__}: {error}"
@@ -139,7 +143,7 @@ def _target_from(name: str, factory: object) -> Target:
         raise UsageError(f"{name} is not callable; name an Adapter class or a function making one.")
     try:
         probe = factory(Configuration(blocks=8, block_size=4))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = f"{type(error).__name__}: {error}"
         raise UsageError(f"{name} makes no adapter for 8 blocks of 4 slots ({said}).") from error
     if not isinstance(probe, Adapter):

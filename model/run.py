@@ -97,6 +97,8 @@ def start(factory: Factory, trace: Trace, make_memory: MakeMemory = ListMemory) 
     except (Exception, SystemExit) as error:
         said = f"the allocator cannot be made with {trace.config}: {type(error).__name__}: {error}"
         raise Violation("exception", said) from error
+    if not hasattr(adapter, "config"):
+        adapter.config = trace.config
     return Lockstep(adapter, make_memory)
 
 

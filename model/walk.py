@@ -27,6 +27,8 @@ from kvoracle.reference import PrefixCachedKV, Rejected
 
 REQUEST_NAMES = tuple("abcdefgh")
 TRANSFER_NAMES = ("t1", "t2", "t3", "t4")
+MANY_REQUEST_NAMES = (*REQUEST_NAMES, "aa", "ab", "A", "t1", "é", "r" * 200, *"ijklmnopqr")
+MANY_TRANSFER_NAMES = (*TRANSFER_NAMES, "a", "t", "tt", "T1", *"uvwxyz")
 ANY_BLOCK_SIZE = range(1, 4097)
 
 
@@ -46,7 +48,7 @@ def walk(
         config = msgspec.structs.replace(config, prefix_cache=random.below(4) > 0)
     weights = _weights(random, operations)
     drawing = _Drawing(random, config)
-    drawn_steps = 20 + random.below(180)
+    drawn_steps = 2_000 if random.below(64) == 0 else 20 + random.below(180)
     steps = drawn_steps if steps is None else steps
     trace = Trace(config, [drawing.operation(weights) for _ in range(steps)])
     trace.origin = {"engine": "walk", "seed": seed}
@@ -54,9 +56,12 @@ def walk(
 
 
 def _geometry(random: Random64, block_sizes: range) -> Configuration:
-    large = random.below(64) == 0
-    blocks = 16 + random.below(48) if large else 2 + random.below(7)
-    size = 5 + random.below(28) if large else 1 + random.below(4)
+    blocks, size = 2 + random.below(7), 1 + random.below(4)
+    rare = random.below(128)
+    if rare == 0:
+        blocks, size = 300 + random.below(700), (33, 64, 256)[random.below(3)]
+    elif rare < 16:
+        blocks, size = 9 + random.below(64), (1, 1, 2, 3, 16)[random.below(5)]
     fitting = next((fits for fits in block_sizes if fits >= size), block_sizes[-1])
     return Configuration(blocks, fitting)
 
@@ -84,6 +89,9 @@ class _Drawing:
         self.foresight = PrefixCachedKV(
             config.blocks, config.block_size, caching=config.prefix_cache
         )
+        few = random.below(4) > 0
+        self.request_names = REQUEST_NAMES if few else MANY_REQUEST_NAMES
+        self.transfer_names = TRANSFER_NAMES if few else MANY_TRANSFER_NAMES
         self.prompts: list[tuple[int, ...]] = []
         self.tokens = 0
         self.request = ""
@@ -98,7 +106,7 @@ class _Drawing:
         return cast(AnyOperation, operation)
 
     def new_request(self) -> str:
-        return self._prefer([name for name in REQUEST_NAMES if not self._is_live(name)])
+        return self._prefer([name for name in self.request_names if not self._is_live(name)])
 
     def live_request(self) -> str:
         self.request = self._prefer(list(self.foresight.tables))
@@ -109,24 +117,42 @@ class _Drawing:
         count = 1 + self.below(len(live)) if live else 1
         first = self.below(max(len(live), 1))
         chosen = (live * 2)[first : first + count] or [REQUEST_NAMES[0]]
+        if self.below(16) == 0:
+            misuse = self.request_names[self.below(len(self.request_names))]
+            chosen.insert(self.below(len(chosen) + 1), misuse)
         self.batch = len(chosen)
         return tuple(chosen)
 
     def new_transfer(self) -> str:
-        unused = [name for name in TRANSFER_NAMES if name not in self.foresight.transfers]
-        return self._pick(unused or list(TRANSFER_NAMES), TRANSFER_NAMES)
+        unused = [name for name in self.transfer_names if name not in self.foresight.transfers]
+        return self._pick(unused, self.transfer_names)
 
     def live_transfer(self) -> str:
-        return self._pick(list(self.foresight.transfers), TRANSFER_NAMES)
+        return self._pick(list(self.foresight.transfers), self.transfer_names)
 
     def some_tokens(self) -> tuple[int, ...]:
-        """Up to an edge of a block half of the time, any small number otherwise."""
-        size = self.block_size
-        if self.below(2) == 0:
-            return self._fresh_tokens(1 + self.below(2 * size))
-        length = self.foresight.length(self.request) if self._is_live(self.request) else 0
-        edge = size * (1 + self.below(2)) - 1 + self.below(3)
-        return self._fresh_tokens(max(edge - length % size, 1))
+        """Up to an edge of a block, near or as far as the pool has room; or any small number.
+
+        With a prefix cache they sometimes repeat what an earlier prompt has at the same positions.
+        """
+        size, draw = self.block_size, self.below(64)
+        content = self._content(self.request) if self._is_live(self.request) else ()
+        if draw == 0:
+            return ()
+        if draw < 32:
+            count = 1 + self.below(2 * size)
+        else:
+            far = len(self.foresight.takeable()) + 1 if draw < 40 else 2
+            edge = size * (1 + self.below(far)) - 1 + self.below(3)
+            count = max(edge - len(content) % size, 1)
+        return self._repeated(content, count) or self._fresh_tokens(count)
+
+    def _repeated(self, content: tuple[int, ...], count: int) -> tuple[int, ...]:
+        if not self.prompts or self.below(4) > 0:
+            return ()
+        prompt = self.prompts[self.below(len(self.prompts))]
+        is_start = prompt[: len(content)] == content
+        return prompt[len(content) :][:count] if is_start else ()
 
     def a_prompt(self) -> tuple[int, ...]:
         """A new prompt, or an earlier one or what a live request holds, cut short or made longer."""
@@ -188,7 +214,7 @@ class _Drawing:
         return request in self.foresight.tables
 
     def _prefer(self, names: list[str]) -> str:
-        return self._pick(names, REQUEST_NAMES)
+        return self._pick(names, self.request_names)
 
     def _pick(self, preferred: list[str], every: Sequence[str]) -> str:
         """One of the preferred names, and once in sixteen any name, for the sake of misuse."""

@@ -71,6 +71,8 @@ class PagedKV:
         self.pages: dict[int, Page] = {}
         self.tables: dict[str, list[int]] = {}
         self.transfers: dict[str, Transfer] = {}
+        self.copied: list[tuple[int, int]] = []
+        """Every copy (source, destination) that an append had to make, in order."""
         self._choose = choose or self._smallest
 
     def create(self, request: str) -> None:
@@ -250,6 +252,7 @@ class PagedKV:
         self.pages[copy] = Page(tokens=list(self.pages[source].tokens), owners={request})
         self.pages[source].owners.remove(request)
         self.tables[request][-1] = copy
+        self.copied.append((source, copy))
 
     def _free_unheld(self, pages: Sequence[int]) -> None:
         for page in [page for page in pages if not self.is_held(page)]:

@@ -37,6 +37,8 @@ class PrefixCachedKV(PagedKV):
         self.caching = caching
         self.value_of = value_of
         self.index: dict[int, Identity] = {}
+        self.published: dict[int, list[object]] = {}
+        """What each page in the index held when it was published."""
         self.may_refuse = False
         """Whether an admission under way fits only if its hits are well chosen among duplicates."""
 
@@ -54,8 +56,10 @@ class PrefixCachedKV(PagedKV):
         pages_after = -(-len(tokens) // self.block_size)
         self._check_admission(tokens, depth, pages_after - depth)
         # take
-        hit = self._take_hits(request, tokens, depth)
-        self.may_refuse = False
+        try:
+            hit = self._take_hits(request, tokens, depth)
+        finally:
+            self.may_refuse = False
         # record
         self.tables[request] = list(hit)
         for page in hit:
@@ -73,8 +77,9 @@ class PrefixCachedKV(PagedKV):
         if self.caching and became_full:
             values = self._values(self.read(request))
             for depth, page in enumerate(self.tables[request], start=1):
-                if len(self.pages[page].tokens) == self.block_size:
-                    self.index.setdefault(page, values[: depth * self.block_size])
+                if len(self.pages[page].tokens) == self.block_size and page not in self.index:
+                    self.index[page] = values[: depth * self.block_size]
+                    self.published[page] = list(self.pages[page].tokens)
 
     def reset(self) -> None:
         """Forget every entry, as when the weights change; refused while any page is in use."""
@@ -89,10 +94,9 @@ class PrefixCachedKV(PagedKV):
     def hit_depth(self, tokens: Sequence[object]) -> int:
         """How many pages of a prompt are published from its start on, the last token never hit."""
         values = self._values(tokens)
-        published = set(self.index.values())
         depth = 0
         while (depth + 1) * self.block_size < len(values):
-            if values[: (depth + 1) * self.block_size] not in published:
+            if not self.holding(values[: (depth + 1) * self.block_size]):
                 break
             depth += 1
         return depth
@@ -105,7 +109,10 @@ class PrefixCachedKV(PagedKV):
 
     def holding(self, identity: Identity) -> list[int]:
         """The pages published with a content, the smallest first."""
-        return sorted(page for page, held in self.index.items() if held == identity)
+        length = len(identity)
+        return sorted(
+            page for page, held in self.index.items() if len(held) == length and held == identity
+        )
 
     def takeable(self) -> list[int]:
         """Free pages, and idle ones."""
@@ -118,12 +125,12 @@ class PrefixCachedKV(PagedKV):
     def check(self) -> None:
         """As in `PagedKV`, and every entry of the index tells the truth."""
         super().check()
-        for page, identity in self.index.items():
+        for page, contents in self.published.items():
             if page not in self.pages or len(self.pages[page].tokens) != self.block_size:
                 said = f"{describe(self, page)} is published and not full"
                 raise BrokenInvariant("published_pages_are_full", said)
-            if self._values(self.pages[page].tokens) != identity[-self.block_size :]:
-                said = f"{describe(self, page)} is published as what it does not hold"
+            if self.pages[page].tokens != contents:
+                said = f"{describe(self, page)} is published as what it no longer holds"
                 raise BrokenInvariant("published_pages_hold_what_they_say", said)
 
     def _check_admission(self, tokens: Sequence[object], depth: int, fresh: int) -> None:
@@ -157,7 +164,7 @@ class PrefixCachedKV(PagedKV):
 
     def _claim(self, page: int) -> None:
         if page in self.index:
-            del self.index[page]
+            del self.index[page], self.published[page]
             del self.pages[page]
         else:
             super()._claim(page)

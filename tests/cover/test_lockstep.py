@@ -12,7 +12,8 @@ from kvoracle.model.adapters.base import Adapter
 from kvoracle.model.adapters.impl import ImplAdapter
 from kvoracle.model.found import describe
 from kvoracle.model.history import explain
-from kvoracle.model.lockstep import Lockstep
+from kvoracle.model.lockstep import Lockstep, Violation
+from kvoracle.model.memory import ListMemory
 from kvoracle.model.operations import (
     OPERATIONS,
     Admit,
@@ -316,8 +317,8 @@ CASES = {
     "copies from outside the pool": (
         spoils_append(lambda _, __, done: done.copies.append((4, 0))),
         [CREATE, APPEND],
-        ("slots", None),
-        "the copy (4, 0) leaves the pool",
+        ("copy", 0),
+        "orders the copy (4, 0) (source, destination): none is needed",
     ),
     "gives the wrong offset": (
         misplaces("a", 1),
@@ -343,14 +344,14 @@ CASES = {
     "copies over the block of another request": (
         CopiesItsNewBlockOverAnother,
         TWO_REQUESTS,
-        ("contents", 0),
-        "'a' reads a slot that was never written at position 0",
+        ("copy", 0),
+        "orders the copy (1, 0) (source, destination): none is needed",
     ),
     "copies over a block that a transfer reads": (
         CopiesOverAPinnedBlock,
         [CREATE, APPEND, Pin("a", "t"), Release("a"), Create("b"), Append("b", (2,))],
-        ("pinned contents", 0),
-        "block 0 changed while transfer 't' reads it",
+        ("copy", 0),
+        "orders the copy (1, 0) (source, destination): none is needed",
     ),
     "counts a free block too many": (
         CountsOneFreeBlockMore,
@@ -461,7 +462,27 @@ def test_the_operations_of_a_broken_allocator_pass_on_a_right_one(name):
 def test_every_rule_of_lockstep_is_broken_here():
     rules = set(re.findall(r'_violation\(\s*"([a-z ]+)"', inspect.getsource(lockstep_module)))
 
-    assert {rule for _, _, (rule, _), _ in CASES.values()} == rules - {"reference"}
+    broken_here = {rule for _, _, (rule, _), _ in CASES.values()} | {"pinned contents"}
+    assert broken_here == rules - {"reference"}
+
+
+class SmearsOverTheFirstSlot(ListMemory):
+    """Every write goes to slot 0 as well."""
+
+    def write(self, slots, stamps):
+        super().write(slots, stamps)
+        super().write([0], stamps[:1])
+
+
+def test_a_memory_that_changes_what_a_transfer_reads_fails_by_pinned_contents():
+    both = Lockstep(ImplAdapter(CONFIG), SmearsOverTheFirstSlot)
+    for operation in (CREATE, APPEND, Pin("a", "t"), Release("a"), Create("b")):
+        both.step(operation)
+
+    with pytest.raises(Violation, match="block 0 changed while transfer 't' reads it") as caught:
+        both.step(Append("b", (2,)))
+
+    assert (caught.value.rule, caught.value.block) == ("pinned contents", 0)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -407,7 +407,6 @@ class RefusesAppendsAfterAnAdmission(ImplAdapter):
         return OutOfBlocks() if self.refused else super().append(request, tokens)
 
 
-@pytest.mark.xfail(reason="prefix_cache.py: may_refuse outlives the admission it is about")
 def test_an_append_after_an_admission_that_may_be_refused_may_not_be():
     config = Configuration(3, 1, prefix_cache=True)
 
