@@ -42,6 +42,16 @@ class BatchGrowth:
     copies: list[Copy] = field(default_factory=list)
 
 
+def _as_tokens(values: ArrayLike) -> Tokens:
+    """Token ids as int64 [tokens]; ValueError for anything but one row of whole numbers."""
+    tokens = np.asarray(values)
+    if tokens.ndim != 1 or (len(tokens) > 0 and tokens.dtype.kind not in "iu"):
+        raise ValueError(f"tokens are one row of whole numbers, not {tokens.dtype} {tokens.shape}")
+    if tokens.dtype == np.uint64 and len(tokens) > 0 and tokens.max() > np.iinfo(np.int64).max:
+        raise ValueError("a token id does not fit into int64")
+    return tokens.astype(np.int64)
+
+
 @dataclass(slots=True)
 class _Chain:
     """What the next block of a request is identified by: its parent's key, and its tokens so far."""
@@ -88,7 +98,7 @@ class PagedAllocator:
         The last token is never hit: its logits are still to be computed.  OutOfBlocks changes nothing.
         """
         self._check_new(request)
-        tokens = np.asarray(prompt, np.int64)
+        tokens = _as_tokens(prompt)
         if len(tokens) == 0:
             raise BadCall("no tokens", request)
         keys = self.index.keys(b"", tokens) if self.prefix_cache else []
@@ -110,7 +120,7 @@ class PagedAllocator:
     def append(self, request: str, tokens: ArrayLike) -> Growth:
         """Grow a request by tokens (int [tokens]), or raise OutOfBlocks."""
         row = self._row(request)
-        new = np.asarray(tokens, np.int64)
+        new = _as_tokens(tokens)
         if len(new) == 0:
             raise BadCall("no tokens", request)
         growth = self._grow(row, len(new))
@@ -121,7 +131,9 @@ class PagedAllocator:
         """Grow each request by one token (int [requests]), in order; those that find no block are
         refused."""
         rows = self._batch_rows(requests)
-        new = np.asarray(tokens, np.int64)
+        new = _as_tokens(tokens)
+        if len(new) != len(rows):
+            raise BadCall("one token for each request", ", ".join(requests))
         if self._any_tail_must_be_copied(rows):
             batch = self._append_one_by_one(rows)
         else:

@@ -73,6 +73,7 @@ class Lockstep:
         self._operation: Operation
         self.answer: Outcome | None = None
         self._why = ""
+        self._foreseen: list[str] = []
 
     def step(self, operation: Operation) -> Outcome | None:
         """Carry out one operation on both sides and check everything."""
@@ -86,6 +87,8 @@ class Lockstep:
             return None
         actual = self._call_allocator()
         self._compare_outcomes(expected, actual)
+        if isinstance(expected, Rejected):
+            self.witnessed.update(witnesses.REJECTIONS.intersection(self._foreseen))
         if isinstance(expected, Done):
             self._move(operation, stamped, actual, expected.hit or 0)
         self._check()
@@ -103,11 +106,10 @@ class Lockstep:
 
     def _expect(self, operation: Operation, stamped: Stamps) -> Outcome:
         """What the reference does, told by `_choose` which blocks the allocator took."""
-        foreseen = self._foresee(operation)
+        foreseen = self._foreseen = self._foresee(operation)
         try:
             result = operation.perform(self.reference, stamped)
         except ReferenceRejected as error:
-            self.witnessed.update(foreseen)
             return Rejected(error.reason)
         except MemoryError as error:
             self.witnessed.update(foreseen)
@@ -127,7 +129,7 @@ class Lockstep:
     def _choose(self, request: str, positions: list[int]) -> Sequence[int]:
         """The reference has room and asks which blocks the allocator took: now it is called."""
         actual = self._call_allocator()
-        need, free = len(positions), len(self.reference.takeable())
+        need, free = self.reference.demand
         if not isinstance(actual, Done) or request in actual.refused:
             may_refuse = self.reference.may_refuse or free - need < self.adapter.headroom
             if may_refuse and not isinstance(actual, Rejected):
@@ -331,7 +333,7 @@ def _asked(report: Callable[..., Any], about: Sequence[str]) -> str:
     """What a report was asked for: `free_blocks`, or `the table of 'a'`."""
     if about:
         return f"the table of {about[0]!r}"
-    return f"its {report.__name__.replace('_', ' ')}"
+    return f"its {getattr(report, '__name__', 'report').replace('_', ' ')}"
 
 
 def _raised(error: BaseException) -> str:

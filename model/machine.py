@@ -72,7 +72,9 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.tokens = 0
 
     @initialize(
-        blocks=st.one_of(st.integers(2, 8), st.integers(2, 8), st.integers(9, 40)),
+        blocks=st.one_of(
+            st.integers(2, 5), st.integers(2, 5), st.integers(2, 8), st.integers(9, 40)
+        ),
         block_size=st.runner().flatmap(lambda machine: machine.sizes()),
         prefix_cache=st.runner().flatmap(lambda machine: machine.caching()),
         prompt_blocks=st.integers(1, 2),

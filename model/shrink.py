@@ -136,6 +136,9 @@ def _merge_names(search: _Search) -> None:
 def _reduce_pool(search: _Search) -> None:
     """Fewer blocks, smaller blocks, and smaller blocks with as many fewer tokens."""
     size = search.best.trace.config.block_size
+    if search.best.trace.config.prefix_cache:
+        plain = msgspec.structs.replace(search.best.trace.config, prefix_cache=False)
+        search.improves(msgspec.structs.replace(search.best.trace, config=plain))
     if any(
         search.improves(_scaled(search.best.trace, smaller, size)) for smaller in range(1, size)
     ):

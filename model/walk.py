@@ -40,7 +40,7 @@ def walk(
 ) -> Trace:
     """The trace of a seed, of these operations, on a block size that the allocator takes.
 
-    Its length is drawn too (20 to 199 operations) unless `steps` gives it.
+    Its length is drawn too (20 to 199 operations, now and then 2,000) unless `steps` gives it.
     """
     random = Random64(seed)
     config = _geometry(random, block_sizes)

@@ -53,6 +53,9 @@ WITNESSES: dict[str, frozenset[type[Operation]]] = {
 }
 
 
+REJECTIONS = frozenset({"reset is refused while blocks are in use"})
+"""The witnesses that a call is rejected for; every other one is of a call that is not."""
+
 PARTIAL_BLOCKS = frozenset(
     {
         "append fills the tail in place",

@@ -73,6 +73,8 @@ class PagedKV:
         self.transfers: dict[str, Transfer] = {}
         self.copied: list[tuple[int, int]] = []
         """Every copy (source, destination) that an append had to make, in order."""
+        self.demand = (0, 0)
+        """The pages that the call under way takes, and those that it may take them from."""
         self._choose = choose or self._smallest
 
     def create(self, request: str) -> None:
@@ -98,11 +100,7 @@ class PagedKV:
         # record
         if copied is not None:
             self._redirect_tail(request, copied, fresh.pop(0))
-        for page in fresh:
-            self.pages[page] = Page(owners={request})
-            table.append(page)
-        for position, token in enumerate(tokens, start=length):
-            self.pages[table[position // self.block_size]].tokens.append(token)
+        self._write(request, fresh, tokens)
 
     def append_each(self, requests: Sequence[str], tokens: Sequence[object]) -> list[str]:
         """Write one token to each request, in order; the result names those that found no page."""
@@ -215,6 +213,7 @@ class PagedKV:
         return bool(self.pages[page].owners or self.pages[page].pins)
 
     def _check_capacity(self, need: int, copied: int | None) -> None:
+        self.demand = (need, len(self.takeable()))
         if need > len(self.takeable()):
             copy = f" (one to copy block {copied})" if copied is not None else ""
             raise MemoryError(f"{need} blocks needed{copy}, {len(self.takeable())} free")
@@ -247,6 +246,16 @@ class PagedKV:
 
     def _claim(self, page: int) -> None:
         self.free.remove(page)
+
+    def _write(self, request: str, fresh: Sequence[int], tokens: Sequence[object]) -> None:
+        """Add fresh pages to a table and write tokens at the end of the request."""
+        first = self.length(request)
+        table = self.tables[request]
+        for page in fresh:
+            self.pages[page] = Page(owners={request})
+            table.append(page)
+        for position, token in enumerate(tokens, start=first):
+            self.pages[table[position // self.block_size]].tokens.append(token)
 
     def _redirect_tail(self, request: str, source: int, copy: int) -> None:
         self.pages[copy] = Page(tokens=list(self.pages[source].tokens), owners={request})

@@ -37,8 +37,6 @@ class PrefixCachedKV(PagedKV):
         self.caching = caching
         self.value_of = value_of
         self.index: dict[int, Identity] = {}
-        self.published: dict[int, list[object]] = {}
-        """What each page in the index held when it was published."""
         self.may_refuse = False
         """Whether an admission under way fits only if its hits are well chosen among duplicates."""
 
@@ -53,33 +51,30 @@ class PrefixCachedKV(PagedKV):
         if not tokens:
             raise Rejected("no tokens", request)
         depth = self.hit_depth(tokens)
-        pages_after = -(-len(tokens) // self.block_size)
-        self._check_admission(tokens, depth, pages_after - depth)
+        positions = list(range(depth, -(-len(tokens) // self.block_size)))
+        self._check_admission(tokens, depth, len(positions))
         # take
-        try:
-            hit = self._take_hits(request, tokens, depth)
-        finally:
-            self.may_refuse = False
-        # record
-        self.tables[request] = list(hit)
+        hit = self._take_hits(request, tokens, depth)
         for page in hit:
             self.pages[page].owners.add(request)
-        rest = tokens[depth * self.block_size :]
-        self.append(request, *rest)
+        try:
+            fresh = self._take(request, positions)
+        except (MemoryError, WrongChoice):
+            for page in hit:
+                self.pages[page].owners.remove(request)
+            raise
+        # record
+        self.tables[request] = hit
+        self._write(request, fresh, tokens[depth * self.block_size :])
+        self._publish(request)
         # result
-        return len(tokens) - len(rest)
+        return depth * self.block_size
 
     def append(self, request: str, *tokens: object) -> None:
         """As in `PagedKV`, and pages that become full are published."""
         super().append(request, *tokens)
         # record
-        became_full = self.length(request) % self.block_size < len(tokens)
-        if self.caching and became_full:
-            values = self._values(self.read(request))
-            for depth, page in enumerate(self.tables[request], start=1):
-                if len(self.pages[page].tokens) == self.block_size and page not in self.index:
-                    self.index[page] = values[: depth * self.block_size]
-                    self.published[page] = list(self.pages[page].tokens)
+        self._publish(request)
 
     def reset(self) -> None:
         """Forget every entry, as when the weights change; refused while any page is in use."""
@@ -125,12 +120,12 @@ class PrefixCachedKV(PagedKV):
     def check(self) -> None:
         """As in `PagedKV`, and every entry of the index tells the truth."""
         super().check()
-        for page, contents in self.published.items():
+        for page, identity in self.index.items():
             if page not in self.pages or len(self.pages[page].tokens) != self.block_size:
                 said = f"{describe(self, page)} is published and not full"
                 raise BrokenInvariant("published_pages_are_full", said)
-            if self.pages[page].tokens != contents:
-                said = f"{describe(self, page)} is published as what it no longer holds"
+            if self._values(self.pages[page].tokens) != identity[-self.block_size :]:
+                said = f"{describe(self, page)} is published as what it does not hold"
                 raise BrokenInvariant("published_pages_hold_what_they_say", said)
 
     def _check_admission(self, tokens: Sequence[object], depth: int, fresh: int) -> None:
@@ -139,6 +134,7 @@ class PrefixCachedKV(PagedKV):
         holding = [set(self.holding(identity)) for identity in self._identities(tokens, depth)]
         room_at_most = len(self.takeable()) - sum(1 for pages in holding if pages <= idle)
         room_at_least = len(self.takeable()) - sum(1 for pages in holding if pages & idle)
+        self.demand = (fresh, room_at_most)
         if fresh > room_at_most:
             raise MemoryError(f"{fresh} blocks needed, {room_at_most} free beside the hits")
         self.may_refuse = fresh > room_at_least
@@ -149,8 +145,15 @@ class PrefixCachedKV(PagedKV):
             return []
         identities = self._identities(tokens, depth)
         if self._chooses_itself():
-            return [self.holding(identity)[0] for identity in identities]
-        hit = list(self._choose(request, list(range(depth))))
+            idle = self.idle()
+            return [
+                min(self.holding(identity), key=lambda page: (page in idle, page))
+                for identity in identities
+            ]
+        try:
+            hit = list(self._choose(request, list(range(depth))))
+        finally:
+            self.may_refuse = False
         for page, identity in zip(hit, identities, strict=True):
             if self.index.get(page) != identity:
                 said = (
@@ -159,12 +162,22 @@ class PrefixCachedKV(PagedKV):
                 raise WrongChoice(said, page)
         return hit
 
+    def _publish(self, request: str) -> None:
+        """Enter every page of a request that is full into the index."""
+        table = self.tables[request]
+        full = [page for page in table if len(self.pages[page].tokens) == self.block_size]
+        if not self.caching or all(page in self.index for page in full):
+            return
+        values = self._values(self.read(request))
+        for depth, page in enumerate(full, start=1):
+            self.index.setdefault(page, values[: depth * self.block_size])
+
     def _chooses_itself(self) -> bool:
         return self._choose == self._smallest
 
     def _claim(self, page: int) -> None:
         if page in self.index:
-            del self.index[page], self.published[page]
+            del self.index[page]
             del self.pages[page]
         else:
             super()._claim(page)

@@ -21,6 +21,7 @@ class ImplAdapter(Adapter):
             "nothing to pin",
             "no tokens",
             "no requests",
+            "one token for each request",
             "blocks in use",
         }
     )
