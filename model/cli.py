@@ -23,7 +23,7 @@ from kvoracle.model.errors import UsageError
 from kvoracle.model.found import FOUND
 from kvoracle.model.random64 import parse_seed
 from kvoracle.model.registry import ALLOCATORS, Target, resolve
-from kvoracle.model.trace import Trace, read
+from kvoracle.model.trace import Trace, make_folder, read
 
 EXIT_NOTHING_FOUND, EXIT_VIOLATION, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 EXIT_NOBODY_READS = 141
@@ -127,6 +127,8 @@ def mutants(
 ) -> None:
     """Show that the engines catch bugs: every mutant must be caught by each of them."""
     number, out = _seed(seed), report.console()
+    if save is not None:
+        make_folder(save)
     with out.status("hunting mutants"):
         caught = mutation.catch_all(number, _workers(workers))
     report.show_mutants(out, caught)

@@ -69,14 +69,23 @@ class _Header(msgspec.Struct):
 
 def write(trace: Trace, path: Path) -> None:
     """Write a trace, whole or not at all, one operation a line so that a diff can be read."""
+    make_folder(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}.tmp")
         unfinished.write_text(render(trace), encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
         problem = error.strerror or str(error)
         raise UsageError(f"{path} cannot be written ({problem}); choose another folder.") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for traces; a path that cannot be one is a UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise UsageError(f"{folder} cannot be a folder ({problem}); choose another.") from error
 
 
 def render(trace: Trace) -> str:

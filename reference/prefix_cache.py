@@ -128,6 +128,14 @@ class PrefixCachedKV(PagedKV):
                 said = f"{describe(self, page)} is published as what it does not hold"
                 raise BrokenInvariant("published_pages_hold_what_they_say", said)
 
+        for request, table in self.tables.items():
+            for depth, page in enumerate(table, start=1):
+                is_full = len(self.pages[page].tokens) == self.block_size
+                known = len(self.index.get(page, ()))
+                if self.caching and is_full and known != depth * self.block_size:
+                    said = f"{describe(self, page)}, full in the table of {request!r}, has no entry"
+                    raise BrokenInvariant("full_pages_are_published", said)
+
     def _check_admission(self, tokens: Sequence[object], depth: int, fresh: int) -> None:
         """An idle page that is hit cannot be taken as a fresh one as well."""
         idle = set(self.idle())
@@ -145,6 +153,7 @@ class PrefixCachedKV(PagedKV):
             return []
         identities = self._identities(tokens, depth)
         if self._chooses_itself():
+            self.may_refuse = False
             idle = self.idle()
             return [
                 min(self.holding(identity), key=lambda page: (page in idle, page))

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import random
+import re
 
 import numpy as np
 import pytest
@@ -546,6 +547,9 @@ def test_a_batch_release_of_requests_that_share_blocks_frees_each_once():
         (lambda it: it.append_batch([], []), "no requests", ""),
         (lambda it: it.append_batch(["a", "ghost"], [1, 2]), "unknown request", "ghost"),
         (lambda it: it.append_batch(["a", "b", "a"], [1, 2, 3]), "repeated request", "a, b, a"),
+        (lambda it: it.append_batch(["a", "b"], [1]), "one token for each request", "a, b"),
+        (lambda it: it.append_batch(["a", "b"], [1, 2, 3]), "one token for each request", "a, b"),
+        (lambda it: it.append_batch(["a"], []), "one token for each request", "a"),
         (lambda it: it.fork("ghost", "c"), "unknown request", "ghost"),
         (lambda it: it.fork("a", "b"), "duplicate request", "b"),
         (lambda it: it.fork("a", "a"), "duplicate request", "a"),
@@ -578,6 +582,71 @@ def test_a_bad_call_says_why_and_changes_nothing(call, reason, name):
     assert str(caught.value) == f"{reason}: {name!r}"
     assert arrays(allocator) == before
     assert_is_whole(allocator)
+
+
+WRITES = {
+    "append": lambda it, tokens: it.append("a", tokens),
+    "append_batch": lambda it, tokens: it.append_batch(["a", "b", "c"], tokens),
+    "admit": lambda it, tokens: it.admit("new", tokens),
+}
+NOT_A_ROW = "tokens are one row of whole numbers, not "
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ([1.0, 2.0, 3.0], NOT_A_ROW + "float64 (3,)"),
+        ([1, 2.5, 3], NOT_A_ROW + "float64 (3,)"),
+        (np.array([1, np.nan, 3], np.float32), NOT_A_ROW + "float32 (3,)"),
+        ([True, False, True], NOT_A_ROW + "bool (3,)"),
+        (["1", "2", "3"], NOT_A_ROW + "<U1 (3,)"),
+        ([1, None, 3], NOT_A_ROW + "object (3,)"),
+        ([1, 2**64, 3], NOT_A_ROW + "object (3,)"),
+        ([[1, 2, 3]], NOT_A_ROW + "int64 (1, 3)"),
+        ([[1], [2], [3]], NOT_A_ROW + "int64 (3, 1)"),
+        (np.zeros((3, 0), int), NOT_A_ROW + "int64 (3, 0)"),
+        (7, NOT_A_ROW + "int64 ()"),
+        (np.array([1, 2**63, 3], np.uint64), "a token id does not fit into int64"),
+        (np.array([2**64 - 1] * 3, np.uint64), "a token id does not fit into int64"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("prefix_cache", [False, True])
+def test_tokens_that_are_not_one_row_of_whole_numbers_change_nothing(
+    write, tokens, said, prefix_cache
+):
+    allocator = PagedAllocator(8, 2, prefix_cache=prefix_cache)
+    for request in "abc":
+        allocator.admit(request, [5])
+    before = arrays(allocator)
+
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$") as caught:
+        write(allocator, tokens)
+
+    assert caught.type is ValueError
+    assert arrays(allocator) == before
+    assert_is_whole(allocator)
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+def test_whole_numbers_of_any_width_are_the_same_tokens(write, dtype):
+    wide, narrow = (PagedAllocator(8, 2, prefix_cache=True) for _ in range(2))
+    for allocator, tokens in ((wide, [1, 2, 127]), (narrow, np.array([1, 2, 127], dtype))):
+        for request in "abc":
+            allocator.admit(request, [5])
+        write(allocator, tokens)
+
+    assert arrays(narrow) == arrays(wide)
+    assert_is_whole(narrow)
+
+
+def test_the_largest_token_id_fits_whichever_its_type():
+    allocator = PagedAllocator(4, 1, prefix_cache=True)
+    allocator.admit("a", np.array([2**63 - 1], np.uint64))
+
+    assert allocator.admit("b", [2**63 - 1, 0]).hit == 1
 
 
 @pytest.mark.parametrize("count", [3, 4, 100, 10**6])

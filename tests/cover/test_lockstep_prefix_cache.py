@@ -425,8 +425,5 @@ class CountsByAPartial(ImplAdapter):
         self.free_blocks = functools.partial(divmod, 1, 0)
 
 
-@pytest.mark.xfail(
-    raises=AttributeError, reason="lockstep.py: _asked reads __name__, which a partial has not"
-)
 def test_a_report_without_a_name_that_raises_is_a_verdict():
     assert failure_of(CountsByAPartial, [Create("a")]).rule == "exception"

@@ -26,11 +26,16 @@ def test_sglang_keeps_every_rule(name, engine):
     from kvoracle.model.check import as_target
     from kvoracle.model.engines import hunt
 
-    failure, tally = hunt(engine, as_target(adapter_named(name)), seed=1, operations_max=4_000)
+    failure, tally = hunt(
+        engine,
+        as_target(adapter_named(name)),
+        seed=1,
+        operations_max=4_000 if engine == "walk" else 1_500,
+    )
 
     assert failure is None
-    assert tally.outcomes["append", "ok"] > 100
-    assert tally.outcomes["append", "out of blocks"] > 100
+    assert tally.outcomes["append", "ok"] > 50
+    assert tally.outcomes["append", "out of blocks"] > 50
 
 
 def test_a_double_free_inside_sglang_is_caught():

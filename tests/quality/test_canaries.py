@@ -7,6 +7,7 @@ from kvoracle.model.canaries import CANARIES, with_canary
 from kvoracle.model.check import as_target
 from kvoracle.model.engines import hunt
 from kvoracle.model.run import Tally
+from kvoracle.model.witnesses import WITNESSES
 
 
 @pytest.mark.parametrize("canary", CANARIES)
@@ -37,7 +38,7 @@ def test_a_witness_never_reached_fails_a_long_campaign_only():
 
     assert short.succeeded(target)
     assert not long.succeeded(target)
-    assert len(long.unmet(target)) == 20
+    assert len(long.unmet(target)) == len(WITNESSES)
 
 
 class NotACanary:

@@ -31,8 +31,8 @@ def test_impl_keeps_every_rule(seed):
 
 def test_the_fixed_seeds_reach_most_witnesses():
     met = set()
-    for seed in range(8):
-        met |= set(explore_seed(as_target("impl"), seed, examples=25).tally.witnesses)
+    for seed in range(6):
+        met |= set(explore_seed(as_target("impl"), seed, examples=20).tally.witnesses)
 
     assert len(met) >= len(WITNESSES) - 2
 
