@@ -136,7 +136,7 @@ class _Drawing:
         With a prefix cache they sometimes repeat what an earlier prompt has at the same positions.
         """
         size, draw = self.block_size, self.below(64)
-        content = self._content(self.request) if self._is_live(self.request) else ()
+        length = self.foresight.length(self.request) if self._is_live(self.request) else 0
         if draw == 0:
             return ()
         if draw < 32:
@@ -144,12 +144,13 @@ class _Drawing:
         else:
             far = len(self.foresight.takeable()) + 1 if draw < 40 else 2
             edge = size * (1 + self.below(far)) - 1 + self.below(3)
-            count = max(edge - len(content) % size, 1)
-        return self._repeated(content, count) or self._fresh_tokens(count)
+            count = max(edge - length % size, 1)
+        return self._repeated(count) or self._fresh_tokens(count)
 
-    def _repeated(self, content: tuple[int, ...], count: int) -> tuple[int, ...]:
+    def _repeated(self, count: int) -> tuple[int, ...]:
         if not self.prompts or self.below(4) > 0:
             return ()
+        content = self._content(self.request) if self._is_live(self.request) else ()
         prompt = self.prompts[self.below(len(self.prompts))]
         is_start = prompt[: len(content)] == content
         return prompt[len(content) :][:count] if is_start else ()
@@ -192,7 +193,7 @@ class _Drawing:
         """By weight; but a pool that is full is often given room, or nothing else would happen."""
         if not self.foresight.tables:
             return self._first(weights)
-        is_full = not self.foresight.takeable()
+        is_full = not self.foresight.free and not self.foresight.takeable()
         if is_full and self.below(2) == 0 and Release in [operation for operation, _ in weights]:
             return Release
         return self._weighted(weights)

@@ -87,7 +87,7 @@ def about_to_happen(kv: PrefixCachedKV, operation: Operation) -> list[str]:
 def _admit(kv: PrefixCachedKV, operation: Admit) -> Iterator[str]:
     if operation.request in kv.tables:
         return
-    depth = kv.hit_depth(operation.prompt)
+    depth = kv.depth_of(operation.prompt)
     size, idle = kv.block_size, set(kv.idle())
     hits = [kv.holding(operation.prompt[: (index + 1) * size]) for index in range(depth)]
     fresh = -(-len(operation.prompt) // size) - depth

@@ -88,7 +88,10 @@ class PrefixCachedKV(PagedKV):
 
     def hit_depth(self, tokens: Sequence[object]) -> int:
         """How many pages of a prompt are published from its start on, the last token never hit."""
-        values = self._values(tokens)
+        return self.depth_of(self._values(tokens))
+
+    def depth_of(self, values: Identity) -> int:
+        """As `hit_depth`, for what identifies the tokens of a prompt."""
         depth = 0
         while (depth + 1) * self.block_size < len(values):
             if not self.holding(values[: (depth + 1) * self.block_size]):
@@ -128,11 +131,13 @@ class PrefixCachedKV(PagedKV):
                 said = f"{describe(self, page)} is published as what it does not hold"
                 raise BrokenInvariant("published_pages_hold_what_they_say", said)
 
+        if not self.caching:
+            return
         for request, table in self.tables.items():
             for depth, page in enumerate(table, start=1):
                 is_full = len(self.pages[page].tokens) == self.block_size
                 known = len(self.index.get(page, ()))
-                if self.caching and is_full and known != depth * self.block_size:
+                if is_full and known != depth * self.block_size:
                     said = f"{describe(self, page)}, full in the table of {request!r}, has no entry"
                     raise BrokenInvariant("full_pages_are_published", said)
 
@@ -192,7 +197,7 @@ class PrefixCachedKV(PagedKV):
             super()._claim(page)
 
     def _values(self, tokens: Sequence[object]) -> Identity:
-        return tuple(self.value_of(token) for token in tokens)
+        return tuple(map(self.value_of, tokens))
 
     def _identities(self, tokens: Sequence[object], depth: int) -> list[Identity]:
         values = self._values(tokens)
