@@ -74,7 +74,7 @@ def fuzz(
     target = resolve(allocator)
     out = report.console()
     report.announce(out, target, plan, budget)
-    with report.Progress(out) as progress:
+    with report.Progress(out, target) as progress:
         result = conduct(target, plan, progress.show)
     report.summarize(out, target, result)
     _show_found(out, target, result, save)

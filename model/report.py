@@ -42,8 +42,9 @@ def announce(out: Console, target: Target, plan: Plan, budget: str) -> None:
 class Progress:
     """A live line on a terminal; elsewhere a line after 1, 2, 4, 8, ... seconds."""
 
-    def __init__(self, out: Console) -> None:
+    def __init__(self, out: Console, target: Target) -> None:
         self._out = out
+        self._required = len(witnesses.required(target.operations, target.block_sizes))
         self._started = time.monotonic()
         self._next_line_seconds = 1
         self._live = Live(console=out, auto_refresh=False, transient=True)
@@ -61,9 +62,9 @@ class Progress:
     def show(self, result: Result) -> None:
         """Show how far a campaign is."""
         if self._out.is_terminal:
-            self._live.update(Text(_progress(result)), refresh=True)
+            self._live.update(Text(_progress(result, self._required)), refresh=True)
         elif result.seconds >= self._next_line_seconds:
-            self._out.print(_progress(result))
+            self._out.print(_progress(result, self._required))
             self._next_line_seconds *= 2
 
 
@@ -133,12 +134,12 @@ def _left_out(target: Target) -> str:
     return f"{', '.join(target.left_out)} (the allocator cannot do them)"
 
 
-def _progress(result: Result) -> str:
+def _progress(result: Result, required: int) -> str:
     tally = result.tally
     met = sum(1 for count in tally.witnesses.values() if count)
     return (
         f"{result.seconds:5.0f} s  {tally.operations:>11,} operations  {tally.runs:>8,} runs"
-        f"  {met} of {len(witnesses.WITNESSES)} witnesses"
+        f"  {met} of {required} witnesses"
     )
 
 
