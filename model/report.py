@@ -44,7 +44,7 @@ class Progress:
 
     def __init__(self, out: Console, target: Target) -> None:
         self._out = out
-        self._required = len(witnesses.required(target.operations, target.block_sizes))
+        self._required = witnesses.required(target.operations, target.block_sizes)
         self._started = time.monotonic()
         self._next_line_seconds = 1
         self._live = Live(console=out, auto_refresh=False, transient=True)
@@ -134,12 +134,12 @@ def _left_out(target: Target) -> str:
     return f"{', '.join(target.left_out)} (the allocator cannot do them)"
 
 
-def _progress(result: Result, required: int) -> str:
+def _progress(result: Result, required: list[str]) -> str:
     tally = result.tally
-    met = sum(1 for count in tally.witnesses.values() if count)
+    met = sum(1 for name in required if tally.witnesses.get(name))
     return (
         f"{result.seconds:5.0f} s  {tally.operations:>11,} operations  {tally.runs:>8,} runs"
-        f"  {met} of {required} witnesses"
+        f"  {met} of {len(required)} witnesses"
     )
 
 
