@@ -82,6 +82,7 @@ class _Supervisor:
         self.target = target
         self._hang_seconds = min(plan.hang_seconds, SHRINK_HANG_SECONDS)
         self.result = Result({engine: Tally() for engine in plan.engines})
+        self._finder: Child | None = None
         self._latest: dict[tuple[Child, str], Tally] = {}
         started = time.monotonic()
         self._children = [

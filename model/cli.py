@@ -203,12 +203,11 @@ def _engines(engine: str, budget: str) -> dict[str, tuple[int | None, float | No
     if seconds is not None:
         return {name: (None, seconds / len(names)) for name in names}
     assert operations is not None
-    slow = max(operations // HYPOTHESIS_OPERATIONS_ONE_IN, 1) if len(names) > 1 else operations
+    if len(names) == 1:
+        return {engine: (operations, None)}
+    slow = max(operations // HYPOTHESIS_OPERATIONS_ONE_IN, 1)
     return {
-        name: (slow if name == "hypothesis" else max(operations - slow, 1), None)
-        if len(names) > 1
-        else (operations, None)
-        for name in names
+        name: (slow if name == "hypothesis" else max(operations - slow, 1), None) for name in names
     }
 
 

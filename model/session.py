@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kvoracle.model.run import SETTING_UP, Failure, Tally, cut
+from kvoracle.model.run import SETTING_UP, Tally, cut
 from kvoracle.model.trace import Trace, parse
 
 REPORT_EVERY_SECONDS = 0.25
@@ -104,6 +104,3 @@ class Session:
         """The last operation of a trace that is made as it goes is about to run."""
         self._pulse.begin(trace)
         self._pulse.beat(len(trace.operations) - 1)
-
-
-__all__ = ["Failure", "Pulse", "Session"]

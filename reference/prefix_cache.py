@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from kvoracle.reference.invariants import BrokenInvariant, describe
-from kvoracle.reference.paged_kv import Choose, Page, PagedKV, Rejected, WrongChoice
+from kvoracle.reference.paged_kv import Choose, PagedKV, Rejected, WrongChoice
 
 Identity = tuple[Hashable, ...]
 
@@ -202,6 +202,3 @@ class PrefixCachedKV(PagedKV):
     def _identities(self, tokens: Sequence[object], depth: int) -> list[Identity]:
         values = self._values(tokens)
         return [values[: (index + 1) * self.block_size] for index in range(depth)]
-
-
-__all__ = ["Identity", "Page", "PrefixCachedKV"]
