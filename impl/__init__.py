@@ -2,5 +2,7 @@
 
 from kvoracle.impl.allocator import PagedAllocator
 from kvoracle.impl.errors import BadCall, OutOfBlocks
+from kvoracle.impl.growth import BatchGrowth, Growth
+from kvoracle.impl.statistics import Statistics
 
-__all__ = ["BadCall", "OutOfBlocks", "PagedAllocator"]
+__all__ = ["BadCall", "BatchGrowth", "Growth", "OutOfBlocks", "PagedAllocator", "Statistics"]

@@ -1,72 +1,56 @@
-"""The allocator: requests with block tables over one pool, shared by fork, held by pins.
+"""The allocator: requests with block tables over one pool, shared by fork, held by transfers and steps.
 
-Copies are returned, not carried out: the caller copies each (source, destination) block before it
-writes the slots of the same call.  Every call either succeeds or changes nothing.
+This is the face; the parts behind it have one idea each.  Every call either succeeds or changes
+nothing.  `BadCall` says by its reason what is wrong with a call, `OutOfBlocks` that it finds too few
+blocks, and a plain ValueError that an argument is not of the right kind.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from kvoracle.impl.errors import BadCall, OutOfBlocks
-from kvoracle.impl.ids import Ids, Rows, Slots, Tokens
+from kvoracle.impl.admission import Admission
+from kvoracle.impl.chains import Chains
+from kvoracle.impl.contents import as_count
+from kvoracle.impl.errors import BadCall
+from kvoracle.impl.growing import Growing
+from kvoracle.impl.growth import BatchGrowth, Growth
+from kvoracle.impl.ids import Ids, Rows
 from kvoracle.impl.pool import BlockPool
 from kvoracle.impl.prefix_index import KeyOf, PrefixIndex, sha256_key
-from kvoracle.impl.tables import BlockTables
+from kvoracle.impl.requests import Requests
+from kvoracle.impl.statistics import Statistics, statistics_of
+from kvoracle.impl.steps import Steps
+from kvoracle.impl.tables import BlockTables, Column
+from kvoracle.impl.transfers import Transfers
 
-Copy = tuple[int, int]
-
-
-@dataclass(slots=True)
-class Growth:
-    """What an append or an admission did.
-
-    `slots` is int64 [new tokens]; `copies` come first; `hit` tokens of a prompt were found written.
-    """
-
-    slots: Slots
-    copies: list[Copy] = field(default_factory=list)
-    hit: int = 0
-
-
-@dataclass(slots=True)
-class BatchGrowth:
-    """What a batch append did.
-
-    `slots` is int64 [requests], -1 where a request was refused; `copies` come first, in order.
-    """
-
-    slots: Slots
-    copies: list[Copy] = field(default_factory=list)
-
-
-def _as_tokens(values: ArrayLike) -> Tokens:
-    """Token ids as int64 [tokens]; ValueError for anything but one row of whole numbers."""
-    tokens = np.asarray(values)
-    if tokens.ndim != 1 or (len(tokens) > 0 and tokens.dtype.kind not in "iu"):
-        raise ValueError(f"tokens are one row of whole numbers, not {tokens.dtype} {tokens.shape}")
-    if tokens.dtype == np.uint64 and len(tokens) > 0 and tokens.max() > np.iinfo(np.int64).max:
-        raise ValueError("a token id does not fit into int64")
-    return tokens.astype(np.int64)
-
-
-@dataclass(slots=True)
-class _Chain:
-    """What the next block of a request is identified by: its parent's key, and its tokens so far."""
-
-    parent: bytes = b""
-    tokens: list[int] = field(default_factory=list)
+NO_KEYS: Mapping[str, str] = MappingProxyType({})
 
 
 class PagedAllocator:
-    """`blocks` blocks of `block_size` token slots, and the requests and transfers that hold them.
+    """`blocks` blocks of `block_size` token slots, and what holds them.
 
-    With `prefix_cache` the full blocks of a request are published, and `admit` finds them by their
-    content until they are taken for something else.  Blocks are published as soon as they are full:
-    the caller writes the slots of a call before it lets another request read them.
+    With `prefix_cache` the full blocks of a request are published, and requests that begin find them
+    by their content until they are taken for something else.  Blocks are published as soon as they
+    are full: the caller writes the slots of a call before it lets another request read them.
+    Requests that begin leave `watermark` blocks free.
+
+    `extra_keys` map any of "adapter", "salt" and "image" to text; only requests with the same ones
+    share blocks by content.
     """
+
+    pool_class: ClassVar[type[BlockPool]] = BlockPool
+    index_class: ClassVar[type[PrefixIndex]] = PrefixIndex
+    tables_class: ClassVar[type[BlockTables]] = BlockTables
+    chains_class: ClassVar[type[Chains]] = Chains
+    requests_class: ClassVar[type[Requests]] = Requests
+    growing_class: ClassVar[type[Growing]] = Growing
+    admission_class: ClassVar[type[Admission]] = Admission
+    steps_class: ClassVar[type[Steps]] = Steps
+    transfers_class: ClassVar[type[Transfers]] = Transfers
 
     def __init__(
         self,
@@ -74,74 +58,182 @@ class PagedAllocator:
         block_size: int,
         *,
         prefix_cache: bool = False,
+        watermark: int = 0,
         key_of: KeyOf = sha256_key,
     ) -> None:
         if blocks < 1 or block_size < 1:
             raise ValueError("blocks and block_size must be at least 1")
         self.block_size = block_size
         self.prefix_cache = prefix_cache
-        self.index = PrefixIndex(block_size, key_of)
-        self.pool = BlockPool(blocks, self.index.forget)
-        self.tables = BlockTables(block_size)
-        self._rows: dict[str, int] = {}
-        self._chains: dict[int, _Chain] = {}
-        self._transfers: dict[str, Ids] = {}
+        self.index = self.index_class(key_of)
+        self.pool = self.pool_class(blocks, self.index.forget)
+        self.tables = self.tables_class(block_size)
+        self.chains = self.chains_class(self.tables, self.pool, self.index, prefix_cache)
+        self.requests = self.requests_class(self.pool, self.tables, self.chains)
+        self.growing = self.growing_class(self.requests)
+        self.admission = self.admission_class(
+            self.requests, as_count(watermark, 0, "the watermark")
+        )
+        self.steps = self.steps_class(self.growing)
+        self.transfers = self.transfers_class(self.admission)
+
+    # Requests begin and end
 
     def create(self, request: str) -> None:
         """Begin a request with an empty table."""
-        self._check_new(request)
-        self._open(request)
+        self.requests.create(request)
 
-    def admit(self, request: str, prompt: ArrayLike) -> Growth:
+    def admit(
+        self, request: str, prompt: ArrayLike, extra_keys: Mapping[str, str] = NO_KEYS
+    ) -> Growth:
         """Begin a request with a prompt (int [tokens]) on its longest published prefix.
 
-        The last token is never hit: its logits are still to be computed.  OutOfBlocks changes nothing.
+        The last token is never hit: its logits are still to be computed.
         """
-        self._check_new(request)
-        tokens = _as_tokens(prompt)
-        if len(tokens) == 0:
-            raise BadCall("no tokens", request)
-        keys = self.index.keys(b"", tokens) if self.prefix_cache else []
-        hit = self._hits(keys, len(tokens))
-        needed = -(-len(tokens) // self.block_size)
-        room = self.pool.num_free - self.pool.count_idle(hit)
-        if needed - len(hit) > room:
-            raise OutOfBlocks(needed - len(hit), room)
-        self.pool.use(hit)
-        row = self._open(request)
-        self.tables.reserve_width(needed)
-        self.tables.ids[row, : len(hit)] = hit
-        self.tables.ids[row, len(hit) : needed] = self.pool.take(needed - len(hit))
-        self.tables.lengths[row] = len(tokens)
-        self._publish(row, keys, len(hit), tokens)
-        first = len(hit) * self.block_size
-        return Growth(self.tables.slots(row, first, len(tokens) - first), hit=first)
+        return self.admission.admit(request, prompt, extra_keys)
+
+    def look_up(
+        self, request: str, prompt: ArrayLike, extra_keys: Mapping[str, str] = NO_KEYS
+    ) -> int:
+        """Hold the longest published prefix of a prompt for a request that `use` begins; returns its
+        length in tokens."""
+        return self.admission.look_up(request, prompt, extra_keys)
+
+    def use(self, request: str) -> Growth:
+        """Begin a looked-up request on the prefix held for it; OutOfBlocks leaves that held."""
+        return self.admission.use(request)
+
+    def cancel(self, request: str) -> None:
+        """Let go of what a lookup holds."""
+        self.admission.cancel(request)
+
+    def fork(self, parent: str, child: str) -> None:
+        """Begin a request that shares every block of its parent, a partial tail included."""
+        self.requests.fork(parent, child)
+
+    def release(self, request: str) -> None:
+        """End a request, or forget a preempted one; its blocks are free once nothing else holds
+        them.  Steps in flight no longer write its tokens, but hold its blocks until they end."""
+        self.requests.release(request)
+
+    def release_batch(self, requests: Sequence[str]) -> None:
+        """End several requests in one call."""
+        self.requests.release_batch(requests)
+
+    def preempt(self, request: str) -> None:
+        """End a request and remember what it has written, for `resume`."""
+        self.requests.preempt(request)
+
+    def resume(self, request: str) -> Growth:
+        """Begin a preempted request again with all that it had written, as `admit` would."""
+        return self.admission.resume(request)
+
+    # Requests grow
 
     def append(self, request: str, tokens: ArrayLike) -> Growth:
-        """Grow a request by tokens (int [tokens]), or raise OutOfBlocks."""
-        row = self._row(request)
-        new = _as_tokens(tokens)
-        if len(new) == 0:
-            raise BadCall("no tokens", request)
-        growth = self._grow(row, len(new))
-        self._write(row, new)
-        return growth
+        """Grow a request by tokens (int [tokens]), into its reserved room first."""
+        return self.growing.append(request, tokens)
+
+    def reserve(self, request: str, count: int) -> Growth:
+        """Have room for `count` tokens beyond the length of a request; returns all their slots."""
+        return self.growing.reserve(request, count)
+
+    def commit(self, request: str, tokens: ArrayLike) -> Growth:
+        """Write tokens (int [tokens]) into reserved room."""
+        return self.growing.commit(request, tokens)
+
+    def trim(self, request: str) -> None:
+        """Give back the reserved room of a request, but for the rest of its last block."""
+        self.growing.trim(request)
 
     def append_batch(self, requests: Sequence[str], tokens: ArrayLike) -> BatchGrowth:
         """Grow each request by one token (int [requests]), in order; those that find no block are
         refused."""
-        rows = self._batch_rows(requests)
-        new = _as_tokens(tokens)
-        if len(new) != len(rows):
-            raise BadCall("one token for each request", ", ".join(requests))
-        if self._any_tail_must_be_copied(rows):
-            batch = self._append_one_by_one(rows)
-        else:
-            batch = self._append_at_once(rows)
-        if self.prefix_cache:
-            for index in np.flatnonzero(batch.slots >= 0).tolist():
-                self._write(int(rows[index]), new[index : index + 1])
-        return batch
+        return self.growing.append_batch(requests, tokens)
+
+    def rows(self, requests: Sequence[str]) -> Rows:
+        """The handles of distinct requests, valid until each is released or preempted."""
+        return self.requests.rows(requests)
+
+    def grow(self, rows: Rows, counts: Column, tokens: ArrayLike | None = None) -> BatchGrowth:
+        """Grow the request of row i by `counts[i]` tokens, in order, each all or none.
+
+        `tokens` (int [sum of counts], row after row) are needed with a prefix cache.
+        """
+        return self.growing.grow(rows, counts, tokens)
+
+    # Steps
+
+    def begin_step(self, step: str, requests: Sequence[str], tokens: ArrayLike) -> BatchGrowth:
+        """Give each request a slot for one more token (int [requests]), to be written by a step that
+        holds all blocks of their tables until it ends; those that find no block are refused."""
+        return self.steps.begin(step, requests, tokens)
+
+    def end_step(self, step: str) -> None:
+        """The oldest step has run: its tokens are written."""
+        self.steps.end(step)
+
+    def fail_step(self, step: str) -> None:
+        """A step and all begun after it are over, and wrote nothing that counts."""
+        self.steps.fail(step)
+
+    # Transfers
+
+    def pin(self, request: str, transfer: str) -> Ids:
+        """Begin a transfer that may read every block of a request; returns int32 [blocks]."""
+        return self.transfers.pin(request, transfer)
+
+    def unpin(self, transfer: str) -> None:
+        """End a transfer that `pin` began."""
+        self.transfers.unpin(transfer)
+
+    def send(self, request: str, transfer: str, workers: int, lease: int = 0) -> int:
+        """Begin a transfer that reads every block of a request until all workers have acknowledged
+        it, or until the lease-th tick from now; returns its generation."""
+        return self.transfers.send(request, transfer, workers, lease)
+
+    def receive(
+        self,
+        request: str,
+        prompt: ArrayLike,
+        transfer: str,
+        workers: int,
+        lease: int = 0,
+        extra_keys: Mapping[str, str] = NO_KEYS,
+    ) -> Growth:
+        """Begin a request that waits for a transfer to write its prompt, but for the hits, to the
+        slots returned; when the lease is over its room is left reserved, and nothing is written."""
+        return self.transfers.receive(request, prompt, transfer, workers, lease, extra_keys)
+
+    def acknowledge(self, transfer: str, worker: int, generation: int) -> None:
+        """A worker, from 0 on, is done with a transfer of this generation."""
+        self.transfers.acknowledge(transfer, worker, generation)
+
+    def generation_of(self, transfer: str) -> int:
+        """The generation of the latest transfer begun under a name; 0 where there was none."""
+        return self.transfers.generations.latest(transfer)
+
+    def tick(self) -> None:
+        """Advance the clock of the leases."""
+        self.transfers.tick()
+
+    # The prefix cache
+
+    def evict(self, request: str, first: int) -> None:
+        """Forget the content of the blocks from position `first` of a table on; they are not
+        published again while they are allocated."""
+        row = self.requests.row(request)
+        first = as_count(first, 0, "the first position to evict")
+        self.pool.unpublish(self.tables.table(row)[first:])
+
+    def change_weights(self) -> None:
+        """Forget every published block, and publish nothing of requests that are under way."""
+        for request in self.requests.looked_up:
+            raise BadCall("lookup outstanding", request)
+        self.chains.epoch += 1
+        self.pool.forget_idle()
+        self.pool.published[:] = False
+        self.index.clear()
 
     def reset_prefix_cache(self) -> None:
         """Forget every published block; refused while any block is in use."""
@@ -149,168 +241,22 @@ class PagedAllocator:
             raise BadCall("blocks in use", "reset")
         self.pool.forget_idle()
 
-    def fork(self, parent: str, child: str) -> None:
-        """Begin a request that shares every block of its parent, a partial tail included."""
-        parent_row = self._row(parent)
-        self._check_new(child)
-        child_row = self._open(child)
-        table = self.tables.table(parent_row)
-        self.tables.ids[child_row, : len(table)] = table
-        self.tables.lengths[child_row] = self.tables.lengths[parent_row]
-        self.pool.add_owner(table)
-        parent_chain = self._chains[parent_row]
-        self._chains[child_row] = _Chain(parent_chain.parent, list(parent_chain.tokens))
-
-    def pin(self, request: str, transfer: str) -> Ids:
-        """Begin a transfer that may read every block of a request; returns int32 [blocks]."""
-        table = self.table(request)
-        if transfer in self._transfers:
-            raise BadCall("duplicate transfer", transfer)
-        if len(table) == 0:
-            raise BadCall("nothing to pin", request)
-        self._transfers[transfer] = table
-        self.pool.add_pin(table)
-        return table.copy()
-
-    def unpin(self, transfer: str) -> None:
-        """End a transfer."""
-        if transfer not in self._transfers:
-            raise BadCall("unknown transfer", transfer)
-        self.pool.drop_pin(self._transfers.pop(transfer))
-
-    def release(self, request: str) -> None:
-        """End a request; its blocks are free once nothing else holds them."""
-        row = self._row(request)
-        del self._rows[request]
-        self.pool.drop_owner(self.tables.table(row))
-        self.tables.close_row(row)
-
-    def release_batch(self, requests: Sequence[str]) -> None:
-        """End several requests in one call."""
-        rows = self._batch_rows(requests)
-        self.pool.drop_owners(np.concatenate([self.tables.table(row) for row in rows]))
-        for request, row in zip(requests, rows.tolist(), strict=True):
-            del self._rows[request]
-            self.tables.close_row(row)
+    # Reports
 
     def table(self, request: str) -> Ids:
-        """The block ids of a request: int32 [blocks], a copy."""
-        return self.tables.table(self._row(request)).copy()
+        """The block ids of a request, or those held by a lookup: int32 [blocks], a copy."""
+        return self.requests.table(request)
 
     @property
     def num_free(self) -> int:
         """How many blocks can be taken: free ones and idle ones."""
         return self.pool.num_free
 
-    def _open(self, request: str) -> int:
-        row = self.tables.open_row()
-        self._rows[request] = row
-        self._chains[row] = _Chain()
-        return row
+    @property
+    def generations(self) -> NDArray[np.int64]:
+        """How often each block was taken: int64 [blocks], a copy."""
+        return self.pool.generations.copy()
 
-    def _hits(self, keys: list[bytes], length: int) -> Ids:
-        most = (length - 1) // self.block_size
-        return np.array(self.index.match(keys[:most]), np.int32)
-
-    def _publish(self, row: int, keys: list[bytes], known: int, tokens: Tokens) -> None:
-        """Publish the full blocks of a prompt beyond those that were hit."""
-        if not self.prefix_cache:
-            return
-        for logical in range(known, len(keys)):
-            self._publish_block(row, logical, keys[logical])
-        rest = tokens[len(keys) * self.block_size :].tolist()
-        self._chains[row] = _Chain(keys[-1] if keys else b"", rest)
-
-    def _write(self, row: int, tokens: Tokens) -> None:
-        """Publish the blocks that a request has filled with its new tokens."""
-        if not self.prefix_cache:
-            return
-        chain = self._chains[row]
-        chain.tokens += tokens.tolist()
-        keys = self.index.keys(chain.parent, np.array(chain.tokens, np.int64))
-        if keys:
-            first = int(self.tables.lengths[row] - len(chain.tokens)) // self.block_size
-            for logical, key in enumerate(keys, start=first):
-                self._publish_block(row, logical, key)
-            rest = chain.tokens[len(keys) * self.block_size :]
-            self._chains[row] = _Chain(keys[-1], rest)
-
-    def _publish_block(self, row: int, logical: int, key: bytes) -> None:
-        block = int(self.tables.ids[row, logical])
-        self.index.add(key, block)
-        self.pool.published[block] = True
-
-    def _append_at_once(self, rows: Rows) -> BatchGrowth:
-        """One token to each row, where no tail is to be copied."""
-        lengths = self.tables.lengths[rows]
-        need = lengths % self.block_size == 0
-        granted = ~need | (np.cumsum(need) <= self.pool.num_free)
-        starting = need & granted
-        self.tables.reserve_width(int(lengths.max()) // self.block_size + 1)
-        logical = lengths // self.block_size
-        fresh = self.pool.take(int(np.count_nonzero(starting)))
-        self.tables.ids[rows[starting], logical[starting]] = fresh
-        self.tables.lengths[rows[granted]] += 1
-        blocks = self.tables.ids[rows, logical].astype(np.int64)
-        slots = blocks * self.block_size + lengths % self.block_size
-        return BatchGrowth(np.where(granted, slots, -1))
-
-    def _row(self, request: str) -> int:
-        if request not in self._rows:
-            raise BadCall("unknown request", request)
-        return self._rows[request]
-
-    def _check_new(self, request: str) -> None:
-        if request in self._rows:
-            raise BadCall("duplicate request", request)
-
-    def _batch_rows(self, requests: Sequence[str]) -> Rows:
-        if not requests:
-            raise BadCall("no requests", "")
-        rows = np.array([self._row(request) for request in requests], np.intp)
-        if len(set(requests)) < len(requests):
-            raise BadCall("repeated request", ", ".join(requests))
-        return rows
-
-    def _grow(self, row: int, count: int) -> Growth:
-        length = int(self.tables.lengths[row])
-        held = self.tables.num_blocks(row)
-        needed = -(-(length + count) // self.block_size)
-        copied = self._tail_must_be_copied(row)
-        fresh = self.pool.take(needed - held + copied)
-        self.tables.reserve_width(needed)
-        copies = []
-        if copied:
-            copies.append(self._redirect_tail(row, held - 1, int(fresh[0])))
-            fresh = fresh[1:]
-        self.tables.ids[row, held:needed] = fresh
-        self.tables.lengths[row] = length + count
-        return Growth(self.tables.slots(row, length, count), copies)
-
-    def _tail_must_be_copied(self, row: int) -> bool:
-        if self.tables.lengths[row] % self.block_size == 0:
-            return False
-        return not self.pool.is_exclusive(self.tables.ids[row, self.tables.num_blocks(row) - 1])
-
-    def _any_tail_must_be_copied(self, rows: Rows) -> bool:
-        lengths = self.tables.lengths[rows]
-        partial = lengths % self.block_size != 0
-        tails = self.tables.ids[rows, lengths // self.block_size * partial]
-        return bool(np.any(partial & ~self.pool.are_exclusive(tails)))
-
-    def _redirect_tail(self, row: int, index: int, copy: int) -> Copy:
-        source = int(self.tables.ids[row, index])
-        self.tables.ids[row, index] = copy
-        self.pool.drop_owner(np.array([source], np.int32))
-        return source, copy
-
-    def _append_one_by_one(self, rows: Rows) -> BatchGrowth:
-        batch = BatchGrowth(np.full(len(rows), -1, np.int64))
-        for index, row in enumerate(rows.tolist()):
-            try:
-                growth = self._grow(row, 1)
-            except OutOfBlocks:
-                continue
-            batch.slots[index] = growth.slots[0]
-            batch.copies += growth.copies
-        return batch
+    def statistics(self) -> Statistics:
+        """What was done and how full the pool is."""
+        return statistics_of(self.requests, self.admission)

@@ -8,7 +8,7 @@ every method is O(1) amortised a block.  12 bytes a block.
 import numpy as np
 from numpy.typing import NDArray
 
-from kvoracle.impl.ids import Ids
+from kvoracle.impl.ids import Ids, Rows
 
 
 class IdleQueue:
@@ -24,8 +24,10 @@ class IdleQueue:
     def __len__(self) -> int:
         return self._count
 
-    def append(self, ids: Ids) -> None:
+    def append(self, ids: Ids | Rows) -> None:
         """Add blocks at the young end, in order."""
+        if len(ids) == 0:
+            return
         if self._tail + len(ids) > len(self._ring):
             self._compact()
         end = self._tail + len(ids)
@@ -34,7 +36,7 @@ class IdleQueue:
         self._tail = end
         self._count += len(ids)
 
-    def remove(self, ids: Ids) -> None:
+    def remove(self, ids: Ids | Rows) -> None:
         """Take blocks out, wherever they are."""
         self._place[ids] = -1
         self._count -= len(ids)

@@ -1,37 +1,40 @@
 """The prefix index: the key of a full block, chained to the key of the block before it, to block ids.
 
-The default key is SHA-256 over the parent's key and the block's tokens as int64, so that two
+The default key is SHA-256 over the parent's key and the bytes of the block's tokens, so that two
 contents share a key only by a collision of SHA-256.  Another function may be given, to force one.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from kvoracle.impl.ids import Ids, Tokens
+from kvoracle.impl.contents import root_key
+from kvoracle.impl.ids import Ids
 
 KeyOf = Callable[[bytes, bytes], bytes]
 
 
-def sha256_key(parent: bytes, tokens: bytes) -> bytes:
-    """The key of a block from its parent's key and its own tokens."""
-    return hashlib.sha256(parent + tokens).digest()
+def sha256_key(parent: bytes, text: bytes) -> bytes:
+    """The key of a block from its parent's key and the bytes of its own tokens."""
+    return hashlib.sha256(parent + text).digest()
 
 
 class PrefixIndex:
     """Which blocks hold which content.  Blocks of equal content are all kept, the first one hit."""
 
-    def __init__(self, block_size: int, key_of: KeyOf = sha256_key) -> None:
-        self.block_size = block_size
+    def __init__(self, key_of: KeyOf = sha256_key) -> None:
         self.key_of = key_of
         self._blocks: dict[bytes, list[int]] = {}
         self._keys: dict[int, bytes] = {}
 
-    def keys(self, parent: bytes, tokens: Tokens) -> list[bytes]:
-        """The keys of the full blocks of `tokens`, which begin at a block edge: int64 [tokens]."""
-        text, width = tokens.tobytes(), 8 * self.block_size
-        keys = []
-        for first in range(0, len(text) - width + 1, width):
-            parent = self.key_of(parent, text[first : first + width])
+    def root(self, extra_keys: Mapping[str, str], epoch: int) -> bytes:
+        """The parent of the first block of every request with these extra keys in this epoch."""
+        return root_key(extra_keys, epoch)
+
+    def keys(self, parent: bytes, texts: list[bytes]) -> list[bytes]:
+        """The keys of blocks that follow `parent`, from the bytes of their tokens."""
+        key_of, keys = self.key_of, []
+        for text in texts:
+            parent = key_of(parent, text)
             keys.append(parent)
         return keys
 
@@ -58,3 +61,8 @@ class PrefixIndex:
             blocks.remove(block)
             if not blocks:
                 del self._blocks[key]
+
+    def clear(self) -> None:
+        """Drop every entry."""
+        self._blocks.clear()
+        self._keys.clear()

@@ -56,11 +56,7 @@ class Result(msgspec.Struct):
     def unmet(self, target: Target) -> list[str]:
         """The witnesses that this allocator's operations can reach and that were never reached."""
         met = self.tally.witnesses
-        return [
-            name
-            for name in witnesses.required(target.operations, target.block_sizes)
-            if not met.get(name)
-        ]
+        return [name for name in witnesses.required(target) if not met.get(name)]
 
     def is_long(self) -> bool:
         """Whether a witness that was never reached is a failure."""

@@ -24,11 +24,16 @@ class _Sabotaged:
 
 
 class NamesOneBlockThroughout(_Sabotaged):
-    """Every entry of a block table is its first."""
+    """Every entry of every block table is the first block that was ever taken."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        super().__init__(adapter)
+        self._first: list[int] = []
 
     def table(self, request: str) -> Sequence[int]:
         table = list(self._adapter.table(request))
-        return table[:1] * len(table)
+        self._first = self._first or table[:1]
+        return self._first * len(table)
 
 
 class RefusesWithRoom(_Sabotaged):

@@ -8,7 +8,7 @@ from kvoracle.model.found import describe
 from kvoracle.model.operations import AnyOperation
 from kvoracle.model.registry import Target, resolve, target_of
 from kvoracle.model.run import run
-from kvoracle.model.trace import Configuration, Trace
+from kvoracle.model.trace import OPTIONS, Configuration, Trace
 
 
 def check(
@@ -17,13 +17,17 @@ def check(
     blocks: int,
     block_size: int,
     prefix_cache: bool = False,
+    watermark: int = 0,
+    max_model_len: int = 0,
+    match_unit: int = 0,
     operations: Sequence[AnyOperation],
 ) -> None:
     """AssertionError, with everything a reader needs, where the allocator breaks a rule.
 
     `allocator` is a name as on the command line, or an Adapter class.
     """
-    check_trace(allocator, Trace(Configuration(blocks, block_size, prefix_cache), list(operations)))
+    config = Configuration(blocks, block_size, prefix_cache, watermark, max_model_len, match_unit)
+    check_trace(allocator, Trace(config, list(operations)))
 
 
 def check_trace(allocator: str | type[Adapter], trace: Trace) -> None:
@@ -44,6 +48,12 @@ def unfit(trace: Trace, target: Target) -> str | None:
         return f"cannot do {', '.join(sorted(cannot))}"
     if trace.config.block_size not in target.block_sizes:
         return f"has no blocks of {trace.config.block_size}"
+    keys = {tag for o in trace.operations for tag in getattr(o, "extra_keys", ())}
+    if keys - target.extra_keys:
+        return f"does not tell {', '.join(sorted(keys - target.extra_keys))} keys apart"
+    options = {name for name in OPTIONS if getattr(trace.config, name)} - target.options
+    if options:
+        return f"does not honour {', '.join(sorted(options))}"
     if not trace.operations:
         return "is asked for nothing"
     return None

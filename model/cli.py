@@ -15,6 +15,8 @@ from typer.exceptions import TyperException
 
 from kvoracle import __version__
 from kvoracle.model import found, mutation, registry, report
+from kvoracle.model.bench.measure import measure
+from kvoracle.model.bench.table import check_writable, show_tables, write_json
 from kvoracle.model.campaign import Plan, Result, conduct
 from kvoracle.model.check import unfit
 from kvoracle.model.child import HANG_SECONDS, run_isolated
@@ -154,6 +156,25 @@ def allocators() -> None:
         else:
             out.print(f"{'':<26} get it: {known.install}")
     out.print("Any other: --allocator package.module:factory (docs/adapters.md).")
+
+
+@app.command()
+def bench(
+    only: Annotated[
+        list[str] | None, typer.Option(help="A row by its name; repeat it for several.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="How many rounds; their medians are shown.")] = 21,
+    json: Annotated[Path | None, typer.Option(help="A file for the numbers.")] = None,
+) -> None:
+    """Time this project's allocator and the released ones in turns, on the same work."""
+    out = report.console()
+    if json is not None:
+        check_writable(json)
+    with out.status("measuring"):
+        measured = measure(only or (), rounds)
+    show_tables(out, measured)
+    if json is not None:
+        write_json(json, measured)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -26,9 +26,21 @@ def walks(target: Target, seed: int, share: Share, session: Session) -> Failure 
     for index in itertools.count(*share):
         if session.is_over():
             break
-        trace = walk(combine(seed, index), target.operations, target.block_sizes)
+        trace = walk(
+            combine(seed, index),
+            target.operations,
+            target.block_sizes,
+            extra_keys=target.extra_keys,
+            options=target.options,
+        )
         session.begin(trace)
-        failure = run(trace, target.factory, session.tally, session.beat)
+        failure = run(
+            trace,
+            target.factory,
+            session.tally,
+            session.beat,
+            before_drain=session.begin,
+        )
         if failure is not None:
             return failure
     return None

@@ -11,7 +11,7 @@ from kvoracle.model.errors import UsageError
 from kvoracle.model.operations import Operation
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Failure
-from kvoracle.model.trace import Trace, render, write
+from kvoracle.model.trace import OPTIONS, Trace, render, write
 
 FOUND = Path("seeds/found")
 _CANNOT_BE_EXPLAINED = ("crash", "hang")
@@ -65,6 +65,8 @@ def as_python(trace: Trace, allocator: str) -> str:
     """The trace as a program that raises AssertionError where the allocator is wrong."""
     config = trace.config
     caching = " prefix_cache=True," if config.prefix_cache else ""
+    for name in OPTIONS:
+        caching += f" {name}={getattr(config, name)}," if getattr(config, name) else ""
     names = sorted({type(operation).__name__ for operation in trace.operations})
     lines = [
         "from kvoracle.model.check import check",
@@ -88,6 +90,8 @@ def _operations(failure: Failure) -> str:
     config = failure.trace.config
     pool = f"{config.blocks} block{'s' * (config.blocks != 1)} of {config.block_size}"
     pool += " with prefix cache" if config.prefix_cache else ""
+    for name in OPTIONS:
+        pool += f", {name} {getattr(config, name)}" if getattr(config, name) else ""
     lines = [
         f"  {index:>3}  {in_words(operation)}"
         for index, operation in enumerate(failure.trace.operations)
@@ -99,9 +103,15 @@ def _operations(failure: Failure) -> str:
 
 def in_words(operation: Operation) -> str:
     """An operation as a reader says it: `append a [1, 2]`."""
-    arguments = operation.arguments()
-    words = [a if isinstance(a, str) else f"[{', '.join(map(str, a))}]" for a in arguments]
-    return " ".join([operation.verb, *words])
+    return " ".join([operation.verb, *map(_in_words, operation.arguments())]).rstrip()
+
+
+def _in_words(argument: object) -> str:
+    if isinstance(argument, tuple):
+        return f"[{', '.join(map(str, argument))}]"
+    if isinstance(argument, dict):
+        return " ".join(f"{name}={value}" for name, value in argument.items())
+    return str(argument)
 
 
 def _explained(failure: Failure, target: Target) -> list[str]:

@@ -18,16 +18,22 @@ import msgspec
 from kvoracle.model import witnesses
 from kvoracle.model.adapters.base import Adapter, perform
 from kvoracle.model.memory import KVMemory, ListMemory, Stamp
-from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks, Rejected
+from kvoracle.model.movement import Movement, Mover, Plan, Write
+from kvoracle.model.operations import (
+    Done,
+    Operation,
+    Outcome,
+    OutOfBlocks,
+    Rejected,
+)
 from kvoracle.model.trace import Configuration, outcome_in_words
-from kvoracle.reference import BrokenInvariant, ListOracle, PrefixCachedKV, WrongChoice
+from kvoracle.reference import BrokenInvariant, ListOracle, Oracle, WrongChoice
 from kvoracle.reference import Rejected as ReferenceRejected
 from kvoracle.reference.invariants import describe
 
 Factory = Callable[[Configuration], Adapter]
 MakeMemory = Callable[[int, int], KVMemory]
 Stamps = dict[str, tuple[Stamp, ...]]
-EPOCH = 1
 TEXT_LENGTH_MAX = 500
 BLOCK_MAX = 2**63 - 1
 
@@ -58,16 +64,22 @@ class Lockstep:
         self.adapter = adapter
         self.config = config = adapter.config
         first = adapter.first_block
-        self.reference = PrefixCachedKV(
+        self.reference = Oracle(
             config.blocks,
             config.block_size,
             first_page=first,
             choose=self._choose,
+            in_order=adapter.reuses_in_order,
             caching=config.prefix_cache,
+            watermark=config.watermark,
+            match_unit=config.match_unit,
+            choose_source=self._choose_source,
+            max_length=adapter.max_model_len or None,
             value_of=attrgetter("token"),
         )
         self.lists = ListOracle()
         self.memory = make_memory(first + config.blocks, config.block_size)
+        self.movement = Movement(self.memory)
         self.witnessed: Counter[str] = Counter()
         self._operation: Operation
         self.answer: Outcome | None = None
@@ -76,7 +88,7 @@ class Lockstep:
 
     def step(self, operation: Operation) -> Outcome | None:
         """Carry out one operation on both sides and check everything."""
-        if not hasattr(self.adapter, operation.verb):
+        if not self.adapter.can_try(operation):
             return None
         self._operation = operation
         self.answer = None
@@ -89,25 +101,33 @@ class Lockstep:
         if isinstance(expected, Rejected):
             self.witnessed.update(witnesses.REJECTIONS.intersection(self._foreseen))
         if isinstance(expected, Done):
+            assert isinstance(actual, Done)
+            operation.retell(self.lists, self._result)
             self._move(operation, stamped, actual, expected.hit or 0)
         self._check()
         return actual
 
     def _stamp(self, operation: Operation) -> Stamps:
-        sequences = self.lists.sequences
+        epoch = self.reference.epoch + 1
         return {
             request: tuple(
-                Stamp(request, position, token, EPOCH)
-                for position, token in enumerate(tokens, start=len(sequences.get(request, ())))
+                Stamp(request, position, token, epoch)
+                for position, token in enumerate(tokens, start=self._length_foreseen(request))
             )
             for request, tokens in operation.writes().items()
         }
+
+    def _length_foreseen(self, request: str) -> int:
+        """What a request will hold once everything in flight is written."""
+        if request not in self.lists.sequences:
+            return 0
+        return len(self.lists.read(request)) + self.reference.lives[request].in_flight
 
     def _expect(self, operation: Operation, stamped: Stamps) -> Outcome:
         """What the reference does, told by `_choose` which blocks the allocator took."""
         foreseen = self._foreseen = self._foresee(operation)
         try:
-            result = operation.perform(self.reference, stamped)
+            self._result = operation.perform(self.reference, stamped)
         except ReferenceRejected as error:
             return Rejected(error.reason)
         except MemoryError as error:
@@ -115,9 +135,10 @@ class Lockstep:
             self._why = f": {error}" if str(error) else ""
             return OutOfBlocks()
         except WrongChoice as error:
-            raise self._violation("choice", str(error), error.page) from None
+            raise self._violation(error.rule, str(error), error.page) from None
         self.witnessed.update(foreseen)
-        return Done(refused=operation.refused(result), hit=operation.hit(result))
+        refused, hit = operation.refused(self._result), operation.hit(self._result)
+        return Done(refused=refused, hit=hit)
 
     def _foresee(self, operation: Operation) -> list[str]:
         try:
@@ -127,14 +148,7 @@ class Lockstep:
 
     def _choose(self, request: str, positions: list[int]) -> Sequence[int]:
         """The reference has room and asks which blocks the allocator took: now it is called."""
-        actual = self._call_allocator()
-        need, free = self.reference.demand
-        if not isinstance(actual, Done) or request in actual.refused:
-            may_refuse = self.reference.may_refuse or free - need < self.adapter.headroom
-            if may_refuse and not isinstance(actual, Rejected):
-                raise MemoryError
-            did = outcome_in_words(actual)
-            raise self._violation("outcome", f"{need} of {free} free blocks needed, yet: {did}")
+        self._check_granted(request)
         table = self._table(request)
         if len(table) <= positions[-1]:
             raise self._violation(
@@ -143,6 +157,26 @@ class Lockstep:
             )
         self._check_copied(request, positions[0], table)
         return [table[position] for position in positions]
+
+    def _choose_source(self, request: str, pages: list[int]) -> int:
+        """A hit ends inside one of these blocks, and the allocator has copied one of them."""
+        copies = self._check_granted(request).copies
+        if not copies:
+            said = f"{request!r} begins inside a block and orders no copy: one of {pages} is needed"
+            raise self._violation("copy", said)
+        return copies[0][0]
+
+    def _check_granted(self, request: str) -> Done:
+        """What the allocator answers where the reference has room."""
+        actual = self._call_allocator()
+        need, free = self.reference.demand
+        if not isinstance(actual, Done) or request in actual.refused:
+            may_refuse = self.reference.may_refuse or free - need < self.adapter.headroom
+            if may_refuse and not isinstance(actual, Rejected):
+                raise MemoryError
+            did = outcome_in_words(actual)
+            raise self._violation("outcome", f"{need} of {free} free blocks needed, yet: {did}")
+        return actual
 
     def _check_copied(self, request: str, position: int, table: list[int]) -> None:
         before = self.reference.tables.get(request, [])
@@ -171,7 +205,7 @@ class Lockstep:
             said = f"answered {_text(repr, answer)}, whose shape is wrong: {error}"
             raise self._violation("outcome", said) from None
         if isinstance(formed, Done):
-            stray = formed.slots.keys() - self._operation.writes().keys()
+            stray = formed.slots.keys() - set(self._operation.grows())
             if stray:
                 said = f"gave slots to {sorted(stray)}, which the call does not grow"
                 raise self._violation("slots", said)
@@ -212,46 +246,60 @@ class Lockstep:
             why = self._why if isinstance(expected, OutOfBlocks) else ""
             raise self._violation("outcome", f"answered {said!r}, and must answer {should!r}{why}")
 
-    def _move(self, operation: Operation, stamped: Stamps, actual: Outcome, hit: int) -> None:
-        """Copies first, then the new tokens, each where the allocator says."""
-        assert isinstance(actual, Done)
-        if actual.copies:
-            self._copy(actual.copies)
+    def _move(self, operation: Operation, stamped: Stamps, actual: Done, hit: int) -> None:
+        """Copies first, then the new tokens, each where the allocator says; now or when they come."""
+        self._check_copies(actual.copies)
+        mover = operation.mover()
+        if mover is not None:
+            written = [
+                (r, stamps[hit:]) for r, stamps in stamped.items() if r not in actual.refused
+            ]
+            self.movement.plans[mover] = self._plan(actual, written)
+        elif not operation.completes:
+            written = [(r, stamps) for r, _, stamps in self.reference.written]  # type: ignore[misc]
+            self.movement.carry_out(self._plan(actual, written))
+        self.movement.settle(self._movers(), operation.completes)
         self.reference.copied.clear()
-        for request, stamps in stamped.items():
-            if request not in actual.refused:
-                self.lists.append(request, *(stamp.token for stamp in stamps[:hit]))
-                self._write(request, stamps[hit:], actual.slots.get(request))
-        if not stamped:
-            operation.perform(self.lists, stamped)
+        self.reference.written.clear()
 
-    def _copy(self, copies: list[tuple[int, int]]) -> None:
+    def _movers(self) -> set[Mover]:
+        steps, transfers = self.reference.steps, self.reference.transfers
+        return {("step", name) for name in steps} | {("transfer", name) for name in transfers}
+
+    def _check_copies(self, copies: list[tuple[int, int]]) -> None:
         for pair in copies:
             if pair not in self.reference.copied:
                 right = self.reference.copied or "none"
                 said = f"orders the copy {pair} (source, destination): {right} is needed"
                 raise self._violation("copy", said, pair[1])
-        self.memory.copy(copies)
 
-    def _write(self, request: str, stamps: Sequence[Stamp], slots: list[int] | None) -> None:
+    def _plan(self, actual: Done, written: list[tuple[str, tuple[Stamp, ...]]]) -> Plan:
+        writes = [
+            Write(self._slots(request, stamps, actual.slots.get(request)), stamps)
+            for request, stamps in written
+        ]
+        return Plan(actual.copies, writes)
+
+    def _slots(
+        self, request: str, stamps: Sequence[Stamp], slots: Sequence[int] | None
+    ) -> Sequence[int]:
         if slots is None:
-            slots = self._slots_of(request, len(stamps))
+            slots = self._slots_by_table(request, stamps)
         if len(slots) != len(stamps):
             said = f"{len(slots)} slots for the {len(stamps)} new tokens of {request!r}"
             raise self._violation("slots", said)
         for slot in slots:
             if slot // self.config.block_size not in self.reference.usable:
                 raise self._violation("slots", f"slot {slot} of {request!r} is outside the pool")
-        self.memory.write(slots, stamps)
-        self.lists.append(request, *(stamp.token for stamp in stamps))
+        return slots
 
-    def _slots_of(self, request: str, count: int) -> list[int]:
-        first = len(self.lists.read(request))
+    def _slots_by_table(self, request: str, stamps: Sequence[Stamp]) -> list[int]:
         table, size = self._table(request), self.config.block_size
-        if len(table) * size < first + count:
-            said = f"the table of {request!r} is {table}: it has no room for {first + count} tokens"
+        last = stamps[-1].position
+        if len(table) * size <= last:
+            said = f"the table of {request!r} is {table}: it has no room for {last + 1} tokens"
             raise self._violation("table", said)
-        return [table[p // size] * size + p % size for p in range(first, first + count)]
+        return [table[s.position // size] * size + s.position % size for s in stamps]
 
     def _check(self) -> None:
         """Everything, after every operation."""
@@ -265,6 +313,7 @@ class Lockstep:
 
     def _check_tables_and_contents(self) -> None:
         read, pages = self.memory.read, self.reference.pages
+        unwritten = self.movement.unwritten()
         for request, expected in self.reference.tables.items():
             table = self._table(request)
             if table != expected:
@@ -272,7 +321,7 @@ class Lockstep:
             tokens: list[object] = []
             for block in table:
                 stamps = pages[block].tokens
-                if read(block)[: len(stamps)] != stamps:
+                if block not in unwritten and read(block)[: len(stamps)] != stamps:
                     raise self._wrong_contents(request, block, table.index(block))
                 tokens += [stamp.token for stamp in stamps]  # type: ignore[attr-defined]
             if tokens != self.lists.read(request):
@@ -291,15 +340,35 @@ class Lockstep:
         if free is not None and free != right:
             said = f"the allocator counts {free} free blocks: {right} are free"
             raise self._violation("free count", said)
-        counted = self._report(_is_counts, self.adapter.holders)
+        held = self.reference.pages.items()
+        holders = {
+            block: len(page.owners) + len(page.pins) + len(page.holds) for block, page in held
+        }
+        self._compare_blocks("holder count", "holders", self.adapter.holders, holders)
+        taken = self.reference.taken
+        self._compare_blocks("generation", "takings", self.adapter.generations, taken)
+        self._check_statistics()
+
+    def _compare_blocks(
+        self, rule: str, what: str, report: Callable[[], Any], right: dict[int, int]
+    ) -> None:
+        counted = self._report(_is_counts, report)
         if counted is None:
             return
-        held = self.reference.pages
-        for block in sorted(counted.keys() | held.keys()):
-            holders = len(held[block].owners) + len(held[block].pins) if block in held else 0
-            if counted.get(block, 0) != holders:
-                said = f"the allocator counts {counted.get(block, 0)} holders of block {block}"
-                raise self._violation("holder count", f"{said}: it has {holders}", block)
+        for block in sorted(counted.keys() | right.keys()):
+            if counted.get(block, 0) != right.get(block, 0):
+                said = f"the allocator counts {counted.get(block, 0)} {what} of block {block}"
+                raise self._violation(rule, f"{said}: it has {right.get(block, 0)}", block)
+
+    def _check_statistics(self) -> None:
+        counted = self._report(_is_named_counts, self.adapter.statistics)
+        if counted is None:
+            return
+        right = self.reference.statistics()
+        for name, count in counted.items():
+            if count != right.get(name):
+                said = f"the allocator says {name} {count}: {right.get(name)} is right"
+                raise self._violation("statistics", said)
 
     def _wrong_table(self, request: str, table: list[int], expected: list[int]) -> Violation:
         wrong = next((block for block in table if block not in expected), None)
@@ -343,6 +412,13 @@ def _is_counts(counts: Any) -> bool:
     """a dict of block ids to whole numbers, or None"""
     if type(counts) is dict:
         return set(map(type, counts)) | set(map(type, counts.values())) <= {int}
+    return counts is None
+
+
+def _is_named_counts(counts: Any) -> bool:
+    """a dict of names to whole numbers, or None"""
+    if type(counts) is dict:
+        return set(map(type, counts)) <= {str} and set(map(type, counts.values())) <= {int}
     return counts is None
 
 

@@ -26,14 +26,15 @@ from hypothesis.stateful import (
 
 from kvoracle.model.adapters.base import Adapter
 from kvoracle.model.check import as_target
+from kvoracle.model.fields import kinds
 from kvoracle.model.found import describe_found
 from kvoracle.model.lockstep import Lockstep, Violation
-from kvoracle.model.operations import Admit, Create, Operation, kinds
+from kvoracle.model.operations import Admit, Create, LookUp, Operation, Receive
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Failure, Tally, kind_of, run, start
 from kvoracle.model.shrink import shrink
 from kvoracle.model.trace import Configuration, Trace
-from kvoracle.model.walk import REQUEST_NAMES, TRANSFER_NAMES
+from kvoracle.model.walk import EXTRA_KEYS, REQUEST_NAMES, STEP_NAMES, TRANSFER_NAMES
 
 STEPS = 100
 """Operations a run: shorter ones miss rare configurations."""
@@ -77,13 +78,32 @@ class AllocatorMachine(RuleBasedStateMachine):
         ),
         block_size=st.runner().flatmap(lambda machine: machine.sizes()),
         prefix_cache=st.runner().flatmap(lambda machine: machine.caching()),
+        watermark=st.runner().flatmap(lambda machine: machine.option("watermark")),
+        match_unit=st.runner().flatmap(lambda machine: machine.option("match_unit")),
+        max_blocks=st.runner().flatmap(lambda machine: machine.option("max_model_len")),
         prompt_blocks=st.integers(1, 2),
         prompt_rest=st.integers(0, 1),
     )
     def make_pool(
-        self, blocks: int, block_size: int, prefix_cache: bool, prompt_blocks: int, prompt_rest: int
+        self,
+        blocks: int,
+        block_size: int,
+        prefix_cache: bool,
+        watermark: int,
+        match_unit: int,
+        max_blocks: int,
+        prompt_blocks: int,
+        prompt_rest: int,
     ) -> None:
-        self.trace = Trace(Configuration(blocks, block_size, prefix_cache), [])
+        config = Configuration(
+            blocks,
+            block_size,
+            prefix_cache,
+            watermark,
+            max_blocks * (blocks * block_size - 1),
+            match_unit,
+        )
+        self.trace = Trace(config, [])
         self.trace.origin = dict(self.collected.origin)
         try:
             self.lockstep = start(self.target.factory, self.trace)
@@ -127,17 +147,28 @@ class AllocatorMachine(RuleBasedStateMachine):
     def caching(self) -> st.SearchStrategy[bool]:
         return st.booleans() if Admit in self.target.operations else st.just(False)
 
+    def option(self, name: str) -> st.SearchStrategy[int]:
+        """Whether an optional field of the configuration is used."""
+        return st.sampled_from((0,) * 7 + (1,)) if name in self.target.options else st.just(0)
+
+    def extra_keys(self) -> st.SearchStrategy[dict[str, str]]:
+        known = [keys for keys in EXTRA_KEYS if keys.keys() <= self.target.extra_keys]
+        return st.sampled_from([{}] * 3 * (1 + len(known)) + known)
+
     def known_prompts(self) -> tuple[tuple[int, ...], ...]:
         """What was begun or is held: the prompts that may hit something."""
-        begun = [o.prompt for o in self.trace.operations if isinstance(o, Admit)]
+        begun = [o.prompt for o in self.trace.operations if isinstance(o, Admit | LookUp | Receive)]
         held = [cast(list[int], tokens) for tokens in self.lockstep.lists.sequences.values()]
         return (*begun, *map(tuple, held)) or ((),)
 
     def draw_fields(self, operation: type[Operation]) -> st.SearchStrategy[Any]:
         fields = {name: _STRATEGIES[kind](self) for name, kind in kinds(operation).items()}
-        if "tokens" in fields and "requests" in fields:
-            return fields["requests"].map(lambda names: operation(names, self.fresh(len(names))))
-        return st.builds(operation, **fields)
+        if "requests" not in fields or "tokens" not in fields:
+            return st.builds(operation, **fields)
+        del fields["tokens"]
+        return st.fixed_dictionaries(fields).map(
+            lambda drawn: operation(**drawn, tokens=self.fresh(len(drawn["requests"])))
+        )
 
     def fresh(self, count: int) -> tuple[int, ...]:
         """Tokens that no other operation of this run wrote."""
@@ -190,6 +221,26 @@ _STRATEGIES: dict[str, Callable[[AllocatorMachine], st.SearchStrategy[Any]]] = {
         machine.fresh
     ),
     "token each": lambda _: st.nothing(),
+    "reserving": lambda machine: _mostly(
+        tuple(name for name, life in machine.lockstep.reference.lives.items() if life.reserved),
+        REQUEST_NAMES,
+    ),
+    "looked up": lambda machine: _mostly(tuple(machine.lockstep.reference.lookups), REQUEST_NAMES),
+    "preempted": lambda machine: _mostly(
+        tuple(machine.lockstep.reference.preempted), REQUEST_NAMES
+    ),
+    "new step": lambda _: st.sampled_from(STEP_NAMES),
+    "step": lambda machine: _mostly(tuple(machine.lockstep.reference.steps)[:1], STEP_NAMES),
+    "committed": lambda machine: st.integers(0, machine.trace.config.block_size + 1).map(
+        machine.fresh
+    ),
+    "extra keys": lambda machine: machine.extra_keys(),
+    "count": lambda machine: st.integers(0, 2 * machine.trace.config.block_size + 1),
+    "position": lambda _: st.integers(0, 4),
+    "workers": lambda _: st.integers(1, 3),
+    "worker": lambda _: st.integers(0, 3),
+    "lease": lambda _: st.integers(0, 4),
+    "life": lambda _: st.sampled_from((0,) * 7 + (1,)),
     "prompt": lambda machine: st.builds(
         lambda known, first, high, kept, added: (
             tuple(token + high for token in known[first:kept])

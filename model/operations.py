@@ -1,30 +1,38 @@
-"""Operations and outcomes: every call on an allocator as data, naming requests and transfers by name.
+"""Operations and outcomes: every call on an allocator as data, naming things by name.
 
-A new operation is a class here, a method of the same name on the reference and on the adapters that
-can do it, and nothing else: its field types tell both engines how to draw it.
+A new operation is a class here, a method of the same name on the reference, on the list oracle and
+on the adapters that can do it, and nothing else: its field types (`fields.py`) tell both engines how
+to draw it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
-from msgspec import Meta
 
-NAME_LENGTH_MAX = 200
-TOKENS_MAX = 1_000_000
-
-_NAME = {"min_length": 1, "max_length": NAME_LENGTH_MAX}
-NewRequest = Annotated[str, Meta(**_NAME, extra={"kind": "new request"})]
-Request = Annotated[str, Meta(**_NAME, extra={"kind": "request"})]
-Requests = Annotated[
-    tuple[Annotated[str, Meta(**_NAME)], ...], Meta(min_length=1, extra={"kind": "requests"})
-]
-NewTransfer = Annotated[str, Meta(**_NAME, extra={"kind": "new transfer"})]
-Transfer = Annotated[str, Meta(**_NAME, extra={"kind": "transfer"})]
-Token = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Prompt = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "prompt"})]
-Tokens = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "tokens"})]
-TokenEach = Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX, extra={"kind": "token each"})]
+from kvoracle.model.fields import (
+    Committed,
+    Count,
+    ExtraKeys,
+    Lease,
+    Life,
+    LookedUp,
+    NewRequest,
+    NewStep,
+    NewTransfer,
+    Position,
+    Preempted,
+    Prompt,
+    Request,
+    Requests,
+    Reserving,
+    Step,
+    TokenEach,
+    Tokens,
+    Transfer,
+    Worker,
+    Workers,
+)
 
 Writes = dict[str, tuple[int, ...]]
 
@@ -33,14 +41,31 @@ def _verb(class_name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in class_name).lstrip("_")
 
 
-class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", tag=_verb):
+class Operation(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="op",
+    tag=_verb,
+):
     """One call on an allocator; the class name in snake case is the verb that carries it out."""
 
     verb: ClassVar[str]
+    completes: ClassVar[bool] = False
+    """Whether what was in flight and now ends has done what it was to do."""
 
     def writes(self) -> Writes:
         """The tokens that each request gains."""
         return {}
+
+    def grows(self) -> Sequence[str]:
+        """The requests whose new tokens the call gives slots."""
+        return tuple(self.writes())
+
+    def mover(self) -> tuple[str, str] | None:
+        """What will move the tokens later, e.g. ("step", "s1"); None where they move at once."""
+        return None
 
     def hit(self, result: Any) -> int:  # noqa: ARG002
         """How many of its tokens the reference found written, from what it returned."""
@@ -57,15 +82,13 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
         """Carry this out on an oracle, with `writes` in place of the tokens."""
         return getattr(target, self.verb)(*self.arguments())
 
-
-class Create(Operation, frozen=True):
-    """Begin a request with nothing in it."""
-
-    request: NewRequest
+    def retell(self, lists: Any, result: Any) -> None:  # noqa: ARG002
+        """Carry this out on the list oracle, given what the reference returned."""
+        self.perform(lists, self.writes())
 
 
-class Admit(Operation, frozen=True):
-    """Begin a request with a prompt, on the longest prefix of it that is published."""
+class _Begins(Operation, frozen=True):
+    """An operation whose `request` begins with a `prompt`, on what of it is found."""
 
     request: NewRequest
     prompt: Prompt
@@ -76,8 +99,76 @@ class Admit(Operation, frozen=True):
     def hit(self, result: Any) -> int:
         return int(result)
 
+
+class _Grows(Operation, frozen=True):
+    """An operation whose `request` begins with tokens that an earlier one named."""
+
+    def grows(self) -> Sequence[str]:
+        return (self.request,)  # type: ignore[attr-defined]
+
+    def hit(self, result: Any) -> int:
+        return int(result)
+
+
+class _Batch(Operation, frozen=True):
+    """An operation that gives room for one token to each of its `requests`, or refuses it."""
+
+    def writes(self) -> Writes:
+        return {
+            request: (token,)
+            for request, token in zip(self.requests, self.tokens, strict=False)  # type: ignore[attr-defined]
+        }
+
+    def refused(self, result: Any) -> list[str]:
+        return list(result)
+
+    def retell(self, lists: Any, result: Any) -> None:
+        granted = {name: token for name, token in self.writes().items() if name not in result}
+        told = msgspec.structs.replace(
+            self,
+            requests=tuple(granted),
+            tokens=tuple(token for (token,) in granted.values()),
+        )
+        told.perform(lists, granted)
+
+
+class Create(Operation, frozen=True):
+    """Begin a request with nothing in it."""
+
+    request: NewRequest
+
+
+class Admit(_Begins, frozen=True):
+    """Begin a request with a prompt, on the longest prefix of it that is published."""
+
+    extra_keys: ExtraKeys = {}
+
     def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
-        return target.admit(self.request, *writes[self.request])
+        return target.admit(self.request, *writes[self.request], extra_keys=self.extra_keys)
+
+
+class LookUp(_Begins, frozen=True):
+    """Find the longest published prefix of a prompt and hold it, to be used or cancelled."""
+
+    extra_keys: ExtraKeys = {}
+
+    def grows(self) -> Sequence[str]:
+        return ()
+
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
+        return target.look_up(self.request, *writes[self.request], extra_keys=self.extra_keys)
+
+
+class Use(_Grows, frozen=True):
+    """Begin a request on what was looked up for it."""
+
+    request: LookedUp
+
+
+class Cancel(Operation, frozen=True):
+    """Forget what was looked up for a request."""
+
+    request: LookedUp
 
 
 class Append(Operation, frozen=True):
@@ -93,24 +184,42 @@ class Append(Operation, frozen=True):
         return target.append(self.request, *writes[self.request])
 
 
-class AppendEach(Operation, frozen=True):
+class AppendEach(_Batch, frozen=True):
     """One decode step: one token to each request, in order; each is grown or refused on its own."""
 
     requests: Requests
     tokens: TokenEach
-
-    def writes(self) -> Writes:
-        return {
-            request: (token,) for request, token in zip(self.requests, self.tokens, strict=False)
-        }
 
     def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
         if len(self.tokens) != len(self.requests):
             return target.append_each(self.requests, self.tokens)
         return target.append_each(self.requests, [writes[name][0] for name in self.requests])
 
-    def refused(self, result: Any) -> list[str]:
-        return list(result)
+
+class Reserve(Operation, frozen=True):
+    """Have room for tokens to come, e.g. speculative ones."""
+
+    request: Request
+    count: Count
+
+
+class Commit(Operation, frozen=True):
+    """Write tokens into the room that is reserved for them."""
+
+    request: Reserving
+    tokens: Committed
+
+    def writes(self) -> Writes:
+        return {self.request: self.tokens}
+
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
+        return target.commit(self.request, *writes[self.request])
+
+
+class Trim(Operation, frozen=True):
+    """Give reserved room back, e.g. that of rejected tokens."""
+
+    request: Reserving
 
 
 class Fork(Operation, frozen=True):
@@ -118,6 +227,37 @@ class Fork(Operation, frozen=True):
 
     parent: Request
     child: NewRequest
+
+
+class BeginStep(_Batch, frozen=True):
+    """Begin a step that writes one token to each request; each is given room or refused."""
+
+    step: NewStep
+    requests: Requests
+    tokens: TokenEach
+
+    def mover(self) -> tuple[str, str]:
+        return "step", self.step
+
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
+        tokens: Sequence[object] = self.tokens
+        if len(self.tokens) == len(self.requests):
+            tokens = [writes[name][0] for name in self.requests]
+        return target.begin_step(self.step, self.requests, tokens)
+
+
+class EndStep(Operation, frozen=True):
+    """The oldest step in flight has run."""
+
+    completes: ClassVar[bool] = True
+
+    step: Step
+
+
+class FailStep(Operation, frozen=True):
+    """A step has failed, and with it those begun after it."""
+
+    step: Step
 
 
 class Pin(Operation, frozen=True):
@@ -128,13 +268,66 @@ class Pin(Operation, frozen=True):
 
 
 class Unpin(Operation, frozen=True):
-    """End a transfer."""
+    """End a transfer that was begun by `pin`."""
 
     transfer: Transfer
 
 
+class Send(Operation, frozen=True):
+    """Begin a transfer out of every block of a request, which workers acknowledge; lease 0: none."""
+
+    request: Request
+    transfer: NewTransfer
+    workers: Workers
+    lease: Lease
+
+
+class Receive(_Begins, frozen=True):
+    """Begin a request with a prompt whose tokens, but for what is found, are transferred in."""
+
+    transfer: NewTransfer
+    workers: Workers
+    lease: Lease
+    extra_keys: ExtraKeys = {}
+
+    def mover(self) -> tuple[str, str]:
+        return "transfer", self.transfer
+
+    def perform(self, target: Any, writes: Mapping[str, Sequence[object]]) -> Any:
+        return target.receive(
+            self.request,
+            *writes[self.request],
+            transfer=self.transfer,
+            workers=self.workers,
+            lease=self.lease,
+            extra_keys=self.extra_keys,
+        )
+
+    def retell(self, lists: Any, result: Any) -> None:
+        super().retell(lists, result)
+        lists.find(self.transfer, result)
+
+
+class Acknowledge(Operation, frozen=True):
+    """A worker is done with a transfer, in the latest life of its name (0) or the one before (1)."""
+
+    completes: ClassVar[bool] = True
+
+    transfer: Transfer
+    worker: Worker
+    life: Life
+
+    def retell(self, lists: Any, result: Any) -> None:
+        if result:
+            lists.arrive(self.transfer)
+
+
+class Tick(Operation, frozen=True):
+    """Time passes, and leases run out."""
+
+
 class Release(Operation, frozen=True):
-    """End a request: finished, cancelled or preempted."""
+    """End a request: finished or cancelled."""
 
     request: Request
 
@@ -145,42 +338,124 @@ class ReleaseEach(Operation, frozen=True):
     requests: Requests
 
 
+class Preempt(Operation, frozen=True):
+    """End a request for now; its name and its tokens are remembered."""
+
+    request: Request
+
+
+class Resume(_Grows, frozen=True):
+    """Begin a preempted request anew, on what is found of it."""
+
+    request: Preempted
+
+
+class Evict(Operation, frozen=True):
+    """Forget what a request's blocks from a position on hold, e.g. after a failed load."""
+
+    request: Request
+    first: Position
+
+
 class Reset(Operation, frozen=True):
     """Forget every published block; refused while any block is in use."""
+
+
+class ChangeWeights(Operation, frozen=True):
+    """Forget every published block, in use or not: what they hold was computed with old weights."""
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
     Create,
     Admit,
+    LookUp,
+    Use,
+    Cancel,
     Append,
     AppendEach,
+    Reserve,
+    Commit,
+    Trim,
     Fork,
+    BeginStep,
+    EndStep,
+    FailStep,
     Pin,
     Unpin,
+    Send,
+    Receive,
+    Acknowledge,
+    Tick,
     Release,
     ReleaseEach,
+    Preempt,
+    Resume,
+    Evict,
     Reset,
+    ChangeWeights,
 )
 for _operation in OPERATIONS:
     _operation.verb = _verb(_operation.__name__)
 
 AnyOperation = (
-    Create | Admit | Append | AppendEach | Fork | Pin | Unpin | Release | ReleaseEach | Reset
+    Create
+    | Admit
+    | LookUp
+    | Use
+    | Cancel
+    | Append
+    | AppendEach
+    | Reserve
+    | Commit
+    | Trim
+    | Fork
+    | BeginStep
+    | EndStep
+    | FailStep
+    | Pin
+    | Unpin
+    | Send
+    | Receive
+    | Acknowledge
+    | Tick
+    | Release
+    | ReleaseEach
+    | Preempt
+    | Resume
+    | Evict
+    | Reset
+    | ChangeWeights
 )
 
 
 REASONS = frozenset(
     {
+        "already acknowledged",
+        "an earlier step is in flight",
         "blocks in use",
         "duplicate request",
+        "duplicate step",
         "duplicate transfer",
+        "longer than max_model_len",
+        "lookup outstanding",
+        "more than reserved",
         "no requests",
         "no tokens",
+        "not preempted",
         "nothing to pin",
         "one token for each request",
         "repeated request",
+        "stale handle",
+        "step in flight",
+        "tokens on their way",
+        "tokens reserved",
+        "too many steps in flight",
+        "unknown lookup",
         "unknown request",
+        "unknown step",
         "unknown transfer",
+        "unknown worker",
+        "wrong kind of transfer",
     }
 )
 """Why the reference rejects a call."""
@@ -212,9 +487,3 @@ class Rejected(msgspec.Struct):
 
 
 Outcome = Done | OutOfBlocks | Rejected
-
-
-def kinds(operation: type[Operation]) -> dict[str, str]:
-    """The fields of an operation and what each one names, e.g. {"parent": "request"}."""
-    fields = msgspec.inspect.type_info(operation).fields  # type: ignore[attr-defined]
-    return {field.name: field.type.extra["kind"] for field in fields}

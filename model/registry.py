@@ -33,6 +33,14 @@ VLLM = (
 
 ALLOCATORS = {
     "impl": Known("kvoracle.model.adapters.impl:ImplAdapter", "this project's own allocator"),
+    "impl-token": Known(
+        "kvoracle.model.adapters.impl_token:ImplTokenAdapter",
+        "this project's own token pool, as in SGLang",
+    ),
+    "contiguous": Known(
+        "kvoracle.model.adapters.contiguous:ContiguousAdapter",
+        "the baseline: max_model_len slots reserved a request",
+    ),
     "vllm": Known("kvoracle.model.adapters.vllm:VllmAdapter", "vLLM's KVCacheManager", VLLM),
     "vllm-blockpool": Known(
         "kvoracle.model.adapters.vllm:VllmBlockPoolAdapter", "vLLM's BlockPool alone", VLLM
@@ -57,6 +65,9 @@ class Target(NamedTuple):
     factory: Factory
     operations: tuple[type[Operation], ...]
     block_sizes: range
+    extra_keys: frozenset[str] = frozenset()
+    options: frozenset[str] = frozenset()
+    unreachable: frozenset[str] = frozenset()
 
     @property
     def left_out(self) -> list[str]:
@@ -72,7 +83,15 @@ def target_of(name: str, adapter: type[Adapter], factory: Factory | None = None)
             f"{name} has no {', '.join(lacking)}; an adapter must have at least these."
         )
     _check_declarations(name, adapter)
-    return Target(name, factory or adapter, operations_of(adapter), adapter.block_sizes)
+    return Target(
+        name,
+        factory or adapter,
+        operations_of(adapter),
+        adapter.block_sizes,
+        adapter.extra_keys,
+        adapter.options,
+        adapter.unreachable,
+    )
 
 
 def _check_declarations(name: str, adapter: type[Adapter]) -> None:

@@ -44,7 +44,7 @@ class Progress:
 
     def __init__(self, out: Console, target: Target) -> None:
         self._out = out
-        self._required = witnesses.required(target.operations, target.block_sizes)
+        self._required = witnesses.required(target)
         self._started = time.monotonic()
         self._next_line_seconds = 1
         self._live = Live(console=out, auto_refresh=False, transient=True)
@@ -165,7 +165,7 @@ def _show_rows(out: Console, rows: list[list[str]], left: tuple[int, ...]) -> No
 
 def _show_witnesses(out: Console, target: Target, result: Result) -> None:
     required, unmet = (
-        witnesses.required(target.operations, target.block_sizes),
+        witnesses.required(target),
         result.unmet(target),
     )
     out.print(f"witnesses  {len(required) - len(unmet)}/{len(required)} reached")

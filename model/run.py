@@ -1,14 +1,15 @@
 """Run a trace in lockstep, count what happened, and say where it failed."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
+from kvoracle.model.drain import drain
 from kvoracle.model.lockstep import Factory, Lockstep, MakeMemory, Violation
 from kvoracle.model.memory import ListMemory
-from kvoracle.model.operations import Done, Outcome, OutOfBlocks
+from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks
 from kvoracle.model.trace import Expected, Trace
 
 EXPECTED_OUTCOME = "expected outcome"
@@ -69,20 +70,31 @@ def run(
     tally: Tally | None = None,
     before_step: Callable[[int], None] | None = None,
     make_memory: MakeMemory = ListMemory,
+    before_drain: Callable[[Trace], None] | None = None,
 ) -> Failure | None:
-    """Carry out a trace; the result is its first failure, the trace cut there, or None."""
+    """Carry out a trace; the result is its first failure, the trace cut there, or None.
+
+    With `before_drain`, which is told the longer trace, everything ends after it and the whole pool
+    is taken.
+    """
     counted: Counter[tuple[str, str]] = Counter()
     index = SETTING_UP
     lockstep = None
     try:
         lockstep = start(factory, trace, make_memory)
         judged = Judged(lockstep, trace)
-        for index, operation in enumerate(trace.operations):
+        index = 0
+        while index < len(judged.trace.operations):
             if before_step is not None:
                 before_step(index)
-            counted[operation.verb, kind_of(judged.step(index))] += 1
+            counted[judged.trace.operations[index].verb, kind_of(judged.step(index))] += 1
+            index += 1
+            if index == len(trace.operations) and before_drain is not None:
+                judged.trace = extended(trace, drain(lockstep.reference))
+                before_drain(judged.trace)
     except Violation as violation:
-        return Failure(cut(trace, index), violation.rule, violation.message, violation.block)
+        failed = judged.trace if lockstep else trace
+        return Failure(cut(failed, index), violation.rule, violation.message, violation.block)
     finally:
         if tally is not None:
             seen = lockstep.witnessed if lockstep else {}
@@ -126,6 +138,12 @@ class Judged:
                 said = f"gave {_in_words(actual)}, and the file says {_in_words(self.trace.expected[index])}"
                 raise Violation(EXPECTED_OUTCOME, said)
         return outcome
+
+
+def extended(trace: Trace, more: Iterable[Operation]) -> Trace:
+    """The trace and more operations."""
+    operations = [*trace.operations, *more]
+    return msgspec.structs.replace(trace, operations=operations, expected=[])
 
 
 def cut(trace: Trace, index: int) -> Trace:

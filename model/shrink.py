@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from kvoracle.model.operations import AnyOperation, Operation, kinds
+from kvoracle.model.fields import LISTS, NAMES, NUMBERS, TOKEN_LISTS, kinds
+from kvoracle.model.operations import AnyOperation, Operation
 from kvoracle.model.run import EXPECTED_OUTCOME, Failure
-from kvoracle.model.trace import Configuration, Trace
+from kvoracle.model.trace import OPTIONS, Configuration, Trace
 
 Fails = Callable[[Trace], Failure | None]
 RUNS_MAX = 5_000
@@ -96,7 +97,7 @@ def _drop_pairs(search: _Search) -> None:
 
 
 def _simplify_operations(search: _Search) -> None:
-    """Fewer tokens, fewer requests in a batch."""
+    """Fewer tokens, fewer requests in a batch, smaller counts, no extra keys."""
     index = 0
     while index < len(search.best.trace.operations):
         for simpler in _simpler(search.best.trace.operations[index]):
@@ -108,11 +109,16 @@ def _simplify_operations(search: _Search) -> None:
 
 def _simpler(operation: AnyOperation) -> Iterator[Operation]:
     fields = kinds(type(operation))
-    lists = [
-        name
-        for name, kind in fields.items()
-        if kind in ("tokens", "token each", "requests", "prompt")
-    ]
+    for name, kind in fields.items():
+        value = getattr(operation, name)
+        if kind in NUMBERS:
+            least = 1 if kind == "workers" else 0
+            for smaller in dict.fromkeys((least, value // 2, value - 1)):
+                if least <= smaller < value:
+                    yield msgspec.structs.replace(operation, **{name: smaller})
+        elif kind == "extra keys" and value:
+            yield msgspec.structs.replace(operation, **{name: {}})
+    lists = [name for name, kind in fields.items() if kind in LISTS]
     if not lists:
         return
     longest = len(getattr(operation, lists[0]))
@@ -136,20 +142,28 @@ def _merge_names(search: _Search) -> None:
 def _reduce_pool(search: _Search) -> None:
     """Fewer blocks, smaller blocks, and smaller blocks with as many fewer tokens."""
     size = search.best.trace.config.block_size
-    if search.best.trace.config.prefix_cache:
-        plain = msgspec.structs.replace(search.best.trace.config, prefix_cache=False)
-        search.improves(msgspec.structs.replace(search.best.trace, config=plain))
+    for option in (*OPTIONS, "prefix_cache"):
+        off = type(getattr(search.best.trace.config, option))()
+        config = msgspec.structs.replace(search.best.trace.config, **{option: off})
+        if config != search.best.trace.config:
+            search.improves(msgspec.structs.replace(search.best.trace, config=config))
     if any(
         search.improves(_scaled(search.best.trace, smaller, size)) for smaller in range(1, size)
     ):
         return
     for field in ("block_size", "blocks"):
         for value in range(1, getattr(search.best.trace.config, field)):
-            config: Configuration = msgspec.structs.replace(
-                search.best.trace.config, **{field: value}
-            )
+            config = msgspec.structs.replace(search.best.trace.config, **{field: value})
             if search.improves(msgspec.structs.replace(search.best.trace, config=config)):
                 break
+
+
+def _resized(config: Configuration, **sizes: int) -> Configuration:
+    """Another size of pool; a unit of matching that no longer divides the block goes."""
+    unit = config.match_unit
+    if unit and sizes.get("block_size", config.block_size) % unit:
+        sizes["match_unit"] = 0
+    return msgspec.structs.replace(config, **sizes)
 
 
 def _scaled(trace: Trace, smaller: int, size: int) -> Trace:
@@ -159,19 +173,21 @@ def _scaled(trace: Trace, smaller: int, size: int) -> Trace:
         shorter = {
             name: getattr(operation, name)[: -(-len(getattr(operation, name)) * smaller // size)]
             for name, kind in kinds(type(operation)).items()
-            if kind in ("tokens", "prompt")
+            if kind in TOKEN_LISTS and "requests" not in kinds(type(operation)).values()
         }
         operations.append(msgspec.structs.replace(operation, **shorter))
-    config = msgspec.structs.replace(trace.config, block_size=smaller)
+    config = _resized(trace.config, block_size=smaller)
     return msgspec.structs.replace(_with(trace, operations), config=config)
 
 
 def _rename(search: _Search) -> None:
-    """Requests a, b, c ..., transfers t1, t2 ... and tokens 1, 2 ..., in order of appearance."""
+    """Requests a, b, c ..., transfers t1, t2 ..., steps s1, s2 ... and tokens 1, 2 ..., in order of
+    appearance."""
     trace = search.best.trace
     names = _names(trace)
     plain = {("request", name): _letter(i) for i, name in enumerate(names["request"])}
-    plain |= {("transfer", name): f"t{i + 1}" for i, name in enumerate(names["transfer"])}
+    for kind in ("transfer", "step"):
+        plain |= {(kind, name): f"{kind[0]}{i + 1}" for i, name in enumerate(names[kind])}
     search.improves(_renamed(trace, plain, first_token=1))
 
 
@@ -180,25 +196,14 @@ def _letter(index: int) -> str:
 
 
 def _names(trace: Trace) -> dict[str, list[str]]:
-    """The request and transfer names of a trace in order of appearance."""
-    names: dict[str, dict[str, None]] = {"request": {}, "transfer": {}}
+    """The request, transfer and step names of a trace in order of appearance."""
+    names: dict[str, dict[str, None]] = {kind: {} for kind in NAMES.values()}
     for operation in trace.operations:
         for field, kind in kinds(type(operation)).items():
             value = getattr(operation, field)
-            if kind in _KIND_OF_NAME:
-                names[_KIND_OF_NAME[kind]].update(
-                    dict.fromkeys(value if kind == "requests" else [value])
-                )
+            if kind in NAMES:
+                names[NAMES[kind]].update(dict.fromkeys(value if kind == "requests" else [value]))
     return {kind: list(found) for kind, found in names.items()}
-
-
-_KIND_OF_NAME = {
-    "request": "request",
-    "new request": "request",
-    "requests": "request",
-    "transfer": "transfer",
-    "new transfer": "transfer",
-}
 
 
 def _renamed(
@@ -212,9 +217,9 @@ def _renamed(
             value = getattr(operation, field)
             if kind == "requests":
                 changed[field] = tuple(names.get(("request", name), name) for name in value)
-            elif kind in _KIND_OF_NAME:
-                changed[field] = names.get((_KIND_OF_NAME[kind], value), value)
-            elif first_token is not None:
+            elif kind in NAMES:
+                changed[field] = names.get((NAMES[kind], value), value)
+            elif kind in TOKEN_LISTS and first_token is not None:
                 changed[field] = tuple(
                     numbers.setdefault(token, first_token + len(numbers)) for token in value
                 )

@@ -19,15 +19,27 @@ PROBLEM_LENGTH_MAX = 300
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A pool: how many usable blocks, how many token slots in each, and whether it caches prefixes."""
+    """A pool: how many usable blocks, how many token slots in each, whether it caches prefixes, and
+    how many blocks it keeps free of requests that begin with a prompt (`watermark`), and how many
+    tokens a request may have (`max_model_len`; 0 is no limit), and the number of tokens in which
+    prefixes are matched (`match_unit`, which divides `block_size`; 0 is whole blocks)."""
 
     blocks: Annotated[int, Meta(ge=1)]
     block_size: Annotated[int, Meta(ge=1, le=BLOCK_SIZE_MAX)]
     prefix_cache: bool = False
+    watermark: Annotated[int, Meta(ge=0)] = 0
+    max_model_len: Annotated[int, Meta(ge=0)] = 0
+    match_unit: Annotated[int, Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
         if self.blocks * self.block_size > SLOTS_MAX:
             raise ValueError(f"a pool has at most {SLOTS_MAX:,} slots")
+        if self.match_unit and self.block_size % self.match_unit:
+            raise ValueError(f"match_unit {self.match_unit} does not divide {self.block_size}")
+
+
+OPTIONS = ("watermark", "max_model_len", "match_unit")
+"""The fields of a configuration that not every allocator honours."""
 
 
 class Expected(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):

@@ -11,25 +11,66 @@ from typing import cast
 
 import msgspec
 
+from kvoracle.model.fields import kinds
 from kvoracle.model.operations import (
     OPERATIONS,
+    Acknowledge,
     Admit,
     AnyOperation,
     Append,
+    BeginStep,
+    Cancel,
+    ChangeWeights,
+    Commit,
     Create,
+    EndStep,
+    FailStep,
+    LookUp,
     Operation,
+    Preempt,
+    Receive,
     Release,
-    kinds,
+    Reserve,
+    Reset,
+    Resume,
+    Send,
+    Tick,
+    Trim,
+    Use,
 )
 from kvoracle.model.random64 import Random64
-from kvoracle.model.trace import Configuration, Trace
-from kvoracle.reference import PrefixCachedKV, Rejected
+from kvoracle.model.trace import OPTIONS, Configuration, Trace
+from kvoracle.reference import Oracle, Rejected
 
 REQUEST_NAMES = tuple("abcdefgh")
 TRANSFER_NAMES = ("t1", "t2", "t3", "t4")
 MANY_REQUEST_NAMES = (*REQUEST_NAMES, "aa", "ab", "A", "t1", "é", "r" * 200, *"ijklmnopqr")
 MANY_TRANSFER_NAMES = (*TRANSFER_NAMES, "a", "t", "tt", "T1", *"uvwxyz")
+STEP_NAMES = ("s1", "s2", "s3", "s4")
+EXTRA_KEYS: tuple[dict[str, str], ...] = (
+    {"adapter": "x"},
+    {"adapter": "y"},
+    {"adapter": "xy"},
+    {"adapter": "x", "salt": "y"},
+    {"salt": "x"},
+    {"salt": "y"},
+    {"image": "x"},
+    {"adapter": "x", "image": "y"},
+)
 ANY_BLOCK_SIZE = range(1, 4097)
+ANY_EXTRA_KEYS = frozenset({"adapter", "salt", "image"})
+REDRAWS = 4
+TARGETS = frozenset({"reserving", "looked up", "preempted", "step", "transfer"})
+RARE: frozenset[type[Operation]] = frozenset({ChangeWeights, FailStep, Reset, Tick})
+"""What undoes much at once."""
+TOGETHER: tuple[frozenset[type[Operation]], ...] = (
+    frozenset({LookUp, Use, Cancel}),
+    frozenset({Reserve, Commit, Trim}),
+    frozenset({BeginStep, EndStep, FailStep}),
+    frozenset({Send, Receive, Acknowledge, Tick}),
+    frozenset({Preempt, Resume}),
+)
+"""Operations that make sense together, and are switched on and off together."""
 
 
 def walk(
@@ -37,6 +78,9 @@ def walk(
     operations: Sequence[type[Operation]] = OPERATIONS,
     block_sizes: range = ANY_BLOCK_SIZE,
     steps: int | None = None,
+    *,
+    extra_keys: frozenset[str] = ANY_EXTRA_KEYS,
+    options: frozenset[str] = frozenset(OPTIONS),
 ) -> Trace:
     """The trace of a seed, of these operations, on a block size that the allocator takes.
 
@@ -46,8 +90,9 @@ def walk(
     config = _geometry(random, block_sizes)
     if Admit in operations:
         config = msgspec.structs.replace(config, prefix_cache=random.below(4) > 0)
+    config = msgspec.structs.replace(config, **_options(random, config, options))
     weights = _weights(random, operations)
-    drawing = _Drawing(random, config)
+    drawing = _Drawing(random, config, extra_keys)
     drawn_steps = 2_000 if random.below(64) == 0 else 20 + random.below(180)
     steps = drawn_steps if steps is None else steps
     trace = Trace(config, [drawing.operation(weights) for _ in range(steps)])
@@ -66,13 +111,34 @@ def _geometry(random: Random64, block_sizes: range) -> Configuration:
     return Configuration(blocks, fitting)
 
 
+def _options(random: Random64, config: Configuration, names: frozenset[str]) -> dict[str, int]:
+    """Values for optional fields of the configuration; once in eight each."""
+    drawn = {}
+    if "watermark" in names and random.below(8) == 0:
+        drawn["watermark"] = 1 + random.below(2)
+    if "max_model_len" in names and random.below(8) == 0:
+        drawn["max_model_len"] = 1 + random.below(config.blocks * config.block_size + 2)
+    units = [unit for unit in range(1, config.block_size) if config.block_size % unit == 0]
+    if "match_unit" in names and units and config.prefix_cache and random.below(4) == 0:
+        drawn["match_unit"] = units[random.below(len(units))]
+    return drawn
+
+
 def _weights(
     random: Random64, operations: Sequence[type[Operation]]
 ) -> list[tuple[type[Operation], int]]:
     """One entry an operation that is switched on; without `create` and `append` nothing happens."""
+    off = frozenset[type[Operation]]().union(
+        *(t for t in TOGETHER if t & set(operations) and random.below(2))
+    )
+    together = frozenset[type[Operation]]().union(*TOGETHER)
     weights: list[tuple[type[Operation], int]] = []
     for operation in operations:
         weight, is_on = 1 << random.below(6), random.below(4) > 0
+        if operation in together:
+            is_on = operation not in off
+        if operation in RARE:
+            weight = max(weight // 8, 1)
         if operation in (Append, Admit):
             weights.append((operation, 4 * weight))
         elif is_on or operation is Create:
@@ -83,18 +149,25 @@ def _weights(
 class _Drawing:
     """Draws operations, knowing from a reference of its own which names are live."""
 
-    def __init__(self, random: Random64, config: Configuration) -> None:
+    def __init__(self, random: Random64, config: Configuration, extra_keys: frozenset[str]) -> None:
         self.below = random.below
         self.block_size = config.block_size
-        self.foresight = PrefixCachedKV(
-            config.blocks, config.block_size, caching=config.prefix_cache
+        self.foresight = Oracle(
+            config.blocks,
+            config.block_size,
+            caching=config.prefix_cache,
+            watermark=config.watermark,
+            match_unit=config.match_unit,
+            max_length=config.max_model_len or None,
         )
+        self.keys = [keys for keys in EXTRA_KEYS if keys.keys() <= extra_keys]
         few = random.below(4) > 0
         self.request_names = REQUEST_NAMES if few else MANY_REQUEST_NAMES
         self.transfer_names = TRANSFER_NAMES if few else MANY_TRANSFER_NAMES
         self.prompts: list[tuple[int, ...]] = []
         self.tokens = 0
         self.request = ""
+        self.transfer = ""
 
     def operation(self, weights: list[tuple[type[Operation], int]]) -> AnyOperation:
         """Draw one operation and foresee what it does."""
@@ -128,7 +201,63 @@ class _Drawing:
         return self._pick(unused, self.transfer_names)
 
     def live_transfer(self) -> str:
-        return self._pick(list(self.foresight.transfers), self.transfer_names)
+        self.transfer = self._pick(self._live("transfer"), self.transfer_names)
+        return self.transfer
+
+    def reserving(self) -> str:
+        self.request = self._prefer(self._live("reserving"))
+        return self.request
+
+    def looked_up(self) -> str:
+        return self._prefer(self._live("looked up"))
+
+    def preempted(self) -> str:
+        return self._prefer(self._live("preempted"))
+
+    def new_step(self) -> str:
+        unused = [name for name in STEP_NAMES if name not in self.foresight.steps]
+        return self._pick(unused, STEP_NAMES)
+
+    def step_in_flight(self) -> str:
+        """Mostly the oldest, which is the one that may end."""
+        steps = self._live("step")
+        return self._pick(steps if self.below(4) == 0 else steps[:1], STEP_NAMES)
+
+    def count(self) -> int:
+        return self.below(2 * self.block_size + 2)
+
+    def position(self) -> int:
+        table = self.foresight.tables.get(self.request, [])
+        return self.below(len(table) + 1)
+
+    def workers(self) -> int:
+        return 1 + self.below(3)
+
+    def worker(self) -> int:
+        """Mostly one that is awaited."""
+        transfer = self.foresight.transfers.get(self.transfer)
+        awaited = sorted(transfer.awaited - transfer.acknowledged) if transfer else []
+        if awaited and self.below(4) > 0:
+            return awaited[self.below(len(awaited))]
+        return self.below(4)
+
+    def lease(self) -> int:
+        return 1 + self.below(4) if self.below(2) else 0
+
+    def life(self) -> int:
+        return 1 if self.below(8) == 0 else 0
+
+    def some_extra_keys(self) -> dict[str, str]:
+        """Mostly none, so that prompts still meet."""
+        if not self.keys or self.below(4) > 0:
+            return {}
+        return self.keys[self.below(len(self.keys))]
+
+    def committed(self) -> tuple[int, ...]:
+        """As many tokens as there is room for, or fewer, or one too many."""
+        life = self.foresight.lives.get(self.request)
+        reserved = life.reserved if life else 0
+        return self._fresh_tokens(self.below(reserved + 2) if self.below(4) else reserved)
 
     def some_tokens(self) -> tuple[int, ...]:
         """Up to an edge of a block, near or as far as the pool has room; or any small number.
@@ -191,17 +320,38 @@ class _Drawing:
 
     def _next(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
         """By weight; but a pool that is full is often given room, or nothing else would happen."""
-        if not self.foresight.tables:
+        if not (self.foresight.tables or self.foresight.lookups or self.foresight.preempted):
             return self._first(weights)
         is_full = not self.foresight.free and not self.foresight.takeable()
         if is_full and self.below(2) == 0 and Release in [operation for operation, _ in weights]:
             return Release
-        return self._weighted(weights)
+        return self._with_target(weights)
 
     def _first(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
         """With nothing live, begin something."""
         beginnings = [operation for operation, _ in weights if operation in (Create, Admit)]
         return beginnings[self.below(len(beginnings))] if len(beginnings) > 1 else beginnings[0]
+
+    def _with_target(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
+        """By weight, and drawn again where there is nothing that the operation could be about."""
+        for _ in range(REDRAWS):
+            chosen = self._weighted(weights)
+            if all(kind not in TARGETS or self._live(kind) for _, kind in _KINDS[chosen]):
+                break
+        return chosen
+
+    def _live(self, kind: str) -> list[str]:
+        """What there is of a kind."""
+        kv = self.foresight
+        if kind == "reserving":
+            return [request for request, life in kv.lives.items() if life.reserved]
+        live: dict[str, list[str]] = {
+            "looked up": list(kv.lookups),
+            "preempted": list(kv.preempted),
+            "step": list(kv.steps),
+            "transfer": list(kv.transfers),
+        }
+        return live[kind]
 
     def _weighted(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
         mark = self.below(sum(weight for _, weight in weights))
@@ -234,4 +384,17 @@ _DRAWS: dict[str, Callable[[_Drawing], object]] = {
     "tokens": _Drawing.some_tokens,
     "token each": _Drawing.token_each,
     "prompt": _Drawing.a_prompt,
+    "reserving": _Drawing.reserving,
+    "looked up": _Drawing.looked_up,
+    "preempted": _Drawing.preempted,
+    "new step": _Drawing.new_step,
+    "step": _Drawing.step_in_flight,
+    "committed": _Drawing.committed,
+    "extra keys": _Drawing.some_extra_keys,
+    "count": _Drawing.count,
+    "position": _Drawing.position,
+    "workers": _Drawing.workers,
+    "worker": _Drawing.worker,
+    "lease": _Drawing.lease,
+    "life": _Drawing.life,
 }

@@ -27,7 +27,8 @@ def describe(kv: "PagedKV", page: int) -> str:
         return f"block {page} (not allocated)"
     owners = ", ".join(sorted(kv.pages[page].owners)) or "none"
     pins = ", ".join(sorted(kv.pages[page].pins)) or "none"
-    return f"block {page} (owners: {owners}; pins: {pins})"
+    holds = "; ".join(f"{kind}: {name}" for kind, name in sorted(kv.pages[page].holds))
+    return f"block {page} (owners: {owners}; pins: {pins}{'; ' if holds else ''}{holds})"
 
 
 def free_and_allocated_partition_the_pool(kv: "PagedKV") -> Iterator[str]:
@@ -97,15 +98,50 @@ def tables_name_no_page_twice(kv: "PagedKV") -> Iterator[str]:
 
 
 def only_the_tail_is_partial(kv: "PagedKV") -> Iterator[str]:
-    """Every page of a table but the last is full; the last holds 1 to block_size tokens."""
+    """Every page before the tail is full, the tail holds 1 to block_size tokens, reserved ones none."""
+    size = kv.block_size
     for request, table in kv.tables.items():
+        reserved = kv.lives[request].reserved
+        filled = [len(kv.pages[page].tokens) for page in table]
+        tail = -(-sum(filled) // size) - 1 if reserved else len(table) - 1
         for index, page in enumerate(table):
-            filled = len(kv.pages[page].tokens)
-            least = 1 if index == len(table) - 1 else kv.block_size
-            if not least <= filled <= kv.block_size:
+            least, most = _right_fill(index, tail, size)
+            if not least <= filled[index] <= most:
                 where = f"position {index} of the table of {request!r}"
-                right = f"{least} to {kv.block_size}"
-                yield f"{describe(kv, page)} at {where} holds {filled} tokens, not {right}"
+                right = f"{least} to {most}"
+                yield f"{describe(kv, page)} at {where} holds {filled[index]} tokens, not {right}"
+
+
+def _right_fill(index: int, tail: int, size: int) -> tuple[int, int]:
+    """How many tokens the page at a position may hold, at least and at most."""
+    if index < tail:
+        return size, size
+    return (1, size) if index == tail else (0, 0)
+
+
+def tables_are_as_long_as_needed(kv: "PagedKV") -> Iterator[str]:
+    """A table has room for the tokens written, those in flight and those reserved, and no more."""
+    for request, table in kv.tables.items():
+        life = kv.lives[request]
+        needed = -(-(kv.length(request) + life.reserved) // kv.block_size)
+        if len(table) != needed or not 0 <= life.in_flight <= life.reserved:
+            said = f"{life.reserved} tokens reserved, {life.in_flight} of them in flight"
+            yield f"the table of {request!r} names {len(table)} blocks, not {needed} ({said})"
+
+
+def holds_and_records_agree(kv: "PagedKV") -> Iterator[str]:
+    """A lookup or a step holds a page exactly when its record names the page."""
+    holds: dict[int, set[tuple[str, str]]] = {page: set() for page in kv.pages}
+    for hold, pages in kv.holds():
+        for page in pages:
+            if page not in holds:
+                yield f"the {hold[0]} {hold[1]!r} names {describe(kv, page)}"
+                return
+            holds[page].add(hold)
+    for page, expected in holds.items():
+        if kv.pages[page].holds != expected:
+            records = ", ".join(name for _, name in sorted(expected)) or "no record"
+            yield f"{describe(kv, page)} is named by {records}"
 
 
 def pinned_contents_are_frozen(kv: "PagedKV") -> Iterator[str]:
@@ -122,6 +158,8 @@ INVARIANTS: tuple[Callable[["PagedKV"], Iterator[str]], ...] = (
     every_page_is_held,
     pins_and_transfers_agree,
     tables_name_no_page_twice,
+    holds_and_records_agree,
     only_the_tail_is_partial,
+    tables_are_as_long_as_needed,
     pinned_contents_are_frozen,
 )

@@ -27,11 +27,31 @@ class Adapter:
     first_block: ClassVar[int] = 0
     """The id of the first usable block; engines that reserve block 0 say 1."""
 
+    extra_keys: ClassVar[frozenset[str]] = frozenset()
+    """The extra keys of prompts (`adapter`, `salt`, `image`) that the allocator keeps apart."""
+
+    options: ClassVar[frozenset[str]] = frozenset()
+    """The optional fields of `Configuration` that it honours, e.g. {"watermark"}; a trace that sets
+    another one says nothing about it.  `prefix_cache` is honoured by whatever has `admit`."""
+
+    unreachable: ClassVar[frozenset[str]] = frozenset()
+    """The witnesses that it cannot meet by what it is, and that no campaign may ask of it."""
+
+    reuses_in_order: ClassVar[bool] = False
+    """Whether it promises the order of reuse: blocks without an entry first, the one freed last
+    first; then idle ones, the one that became idle first first; of a table its tail first."""
+
     block_sizes: ClassVar[range] = range(1, 4097)
     """The block sizes that the allocator takes."""
 
     def __init__(self, config: Configuration) -> None:
         self.config = config
+        self.max_model_len = config.max_model_len
+
+    def can_try(self, operation: Operation) -> bool:
+        """Whether the allocator can do an operation with these arguments."""
+        keys = getattr(operation, "extra_keys", {})
+        return hasattr(self, operation.verb) and self.extra_keys >= keys.keys()
 
     def outcome_of(self, error: Exception) -> Outcome | None:  # noqa: ARG002
         """What an exception of the allocator's means, where its API documents that meaning.
@@ -49,8 +69,17 @@ class Adapter:
         return None
 
     def holders(self) -> dict[int, int] | None:
-        """Block id to the number of owners and pins that the allocator counts, held blocks only;
-        None when it keeps no such count."""
+        """Block id to the number of owners, pins, lookups and steps that the allocator counts, held
+        blocks only; None when it keeps no such count."""
+        return None
+
+    def generations(self) -> dict[int, int] | None:
+        """Block id to how often the allocator says it was taken; None when it keeps no such count."""
+        return None
+
+    def statistics(self) -> dict[str, int] | None:
+        """What the allocator counts, by the names of `reference.Oracle.statistics`, as far as it
+        does; None when it counts nothing."""
         return None
 
 

@@ -23,7 +23,8 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.request import Request, RequestStatus
 
 from kvoracle.model.adapters.base import Adapter
-from kvoracle.model.operations import TOKENS_MAX, Done, Outcome, OutOfBlocks, Rejected
+from kvoracle.model.fields import TOKENS_MAX
+from kvoracle.model.operations import Done, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration
 
 NULL_BLOCKS = 1

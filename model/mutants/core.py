@@ -1,24 +1,17 @@
 """Mutants of the core: owners, pins, fork, copy-on-write, append, release."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kvoracle.impl import OutOfBlocks, PagedAllocator
-from kvoracle.impl.allocator import Copy, Growth
+from kvoracle.impl import Growth, OutOfBlocks, PagedAllocator
+from kvoracle.impl.growing import Growing
+from kvoracle.impl.growth import Copy
 from kvoracle.impl.ids import Ids
 from kvoracle.impl.pool import BlockPool
 from kvoracle.impl.tables import BlockTables
 from kvoracle.model.mutants.base import mutant
-
-
-class _WithPool(PagedAllocator):
-    """An allocator on a pool of another class."""
-
-    pool_class: type[BlockPool] = BlockPool
-
-    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
-        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
-        self.pool = self.pool_class(blocks, self.index.forget)
 
 
 class _EnqueuesEachEntry(BlockPool):
@@ -28,7 +21,7 @@ class _EnqueuesEachEntry(BlockPool):
 
 
 @mutant("DF07", "DF01")
-class EnqueueOncePerEntry(_WithPool):
+class EnqueueOncePerEntry(PagedAllocator):
     """A batch release lowers all counts first and then gives a block back once per entry."""
 
     pool_class = _EnqueuesEachEntry
@@ -40,7 +33,7 @@ class _ForgetsOneOwner(BlockPool):
 
 
 @mutant("RC01", "DF02")
-class ForkMissesAnOwner(_WithPool):
+class ForkMissesAnOwner(PagedAllocator):
     """Fork does not count the child as an owner of the tail."""
 
     pool_class = _ForgetsOneOwner
@@ -50,8 +43,8 @@ class ForkMissesAnOwner(_WithPool):
 class RemovalOrder(PagedAllocator):
     """A request that is released before its fork leaves the blocks they share counted for ever."""
 
-    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
-        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         self.parents: dict[str, str] = {}
 
     def fork(self, parent: str, child: str) -> None:
@@ -74,7 +67,7 @@ class _IgnoresPins(BlockPool):
 
 
 @mutant("UAF03", "UAF09")
-class PinIgnoredOnRelease(_WithPool):
+class PinIgnoredOnRelease(PagedAllocator):
     """Release gives back blocks that a transfer still reads."""
 
     pool_class = _IgnoresPins
@@ -87,7 +80,7 @@ class _OneUnpinEndsAll(BlockPool):
 
 
 @mutant("UAF08")
-class OneUnpinEndsBoth(_WithPool):
+class OneUnpinEndsBoth(PagedAllocator):
     """The first of two transfers that ends takes the pins of the other with it."""
 
     pool_class = _OneUnpinEndsAll
@@ -103,7 +96,7 @@ class _ExclusiveWithOwners(BlockPool):
 
 
 @mutant("PS01", "PS05")
-class CopySkippedOnSharedTail(_WithPool):
+class CopySkippedOnSharedTail(PagedAllocator):
     """An append writes a tail in place that another request shares."""
 
     pool_class = _ExclusiveWithOwners
@@ -119,39 +112,47 @@ class _ExclusiveWithPins(BlockPool):
 
 
 @mutant("UAF07")
-class CopySkippedOnPinnedTail(_WithPool):
+class CopySkippedOnPinnedTail(PagedAllocator):
     """The only owner of a tail writes it in place while a transfer reads it."""
 
     pool_class = _ExclusiveWithPins
+
+
+class _CopiesNothing(Growing):
+    def _redirect_tail(self, row: int, index: int, copy: int) -> Copy:
+        super()._redirect_tail(row, index, copy)
+        return copy, copy
 
 
 @mutant("PS02", "PS03")
 class CopySharesTheData(PagedAllocator):
     """Copy-on-write takes a block and redirects the table, but the data is never copied."""
 
-    def _redirect_tail(self, row: int, index: int, copy: int) -> Copy:
-        super()._redirect_tail(row, index, copy)
-        return copy, copy
+    growing_class = _CopiesNothing
+
+
+class _KeepsABlock(Growing):
+    def make_room(self, row: int, position: int, end: int) -> tuple[list[Copy], Ids]:
+        try:
+            return super().make_room(row, position, end)
+        except OutOfBlocks:
+            self.pool.take(min(1, self.pool.num_free))
+            raise
 
 
 @mutant("AT02", "AT10")
 class FailedAppendKeepsABlock(PagedAllocator):
     """An append that finds too few blocks keeps the one it had already taken."""
 
-    def _grow(self, row: int, count: int) -> Growth:
-        try:
-            return super()._grow(row, count)
-        except OutOfBlocks:
-            self.pool.take(min(1, self.num_free))
-            raise
+    growing_class = _KeepsABlock
 
 
 @mutant("BT07", "PR01")
 class AppendRepeatsTheWholeNeed(PagedAllocator):
     """An append takes blocks for the whole request again, and its table is longer than it needs."""
 
-    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
-        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         self.repeated: dict[str, Ids] = {}
 
     def append(self, request: str, tokens: ArrayLike) -> Growth:
@@ -166,18 +167,17 @@ class AppendRepeatsTheWholeNeed(PagedAllocator):
 
 
 class _OneTooManyAtTheEdge(BlockTables):
-    def num_blocks(self, row: int) -> int:
+    def table(self, row: int) -> Ids:
         length = int(self.lengths[row])
-        return length // self.block_size + (length > 0)
+        ids: Ids = self.ids[row, : length // self.block_size + (length > 0)]
+        return ids
 
 
 @mutant("RC08", "PR05")
 class OffByOneAtAnExactMultiple(PagedAllocator):
     """A request of exactly k blocks is taken to hold k + 1."""
 
-    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
-        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
-        self.tables = _OneTooManyAtTheEdge(block_size)
+    tables_class = _OneTooManyAtTheEdge
 
 
 @mutant("DF04", "DF08")
@@ -185,5 +185,5 @@ class DoubleReleaseAccepted(PagedAllocator):
     """A request that was already released is released once more without complaint."""
 
     def release(self, request: str) -> None:
-        if request in self._rows:
+        if request in self.requests.by_name:
             super().release(request)

@@ -3,26 +3,14 @@
 import hashlib
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kvoracle.impl import OutOfBlocks, PagedAllocator
-from kvoracle.impl.allocator import Growth
+from kvoracle.impl.admission import Admission
+from kvoracle.impl.chains import Chain, Chains, Prompt
 from kvoracle.impl.ids import Ids
 from kvoracle.impl.pool import BlockPool
-from kvoracle.impl.prefix_index import PrefixIndex, sha256_key
+from kvoracle.impl.prefix_index import KeyOf, PrefixIndex, sha256_key
 from kvoracle.model.mutants.base import mutant
-
-
-class _WithParts(PagedAllocator):
-    """An allocator on a pool and an index of other classes."""
-
-    pool_class: type[BlockPool] = BlockPool
-    index_class: type[PrefixIndex] = PrefixIndex
-
-    def __init__(self, blocks: int, block_size: int, *, prefix_cache: bool = False) -> None:
-        super().__init__(blocks, block_size, prefix_cache=prefix_cache)
-        self.index = self.index_class(block_size)
-        self.pool = self.pool_class(blocks, self.index.forget)
 
 
 class _KeepsEntries(BlockPool):
@@ -33,7 +21,7 @@ class _KeepsEntries(BlockPool):
 
 
 @mutant("SH01", "SH02", "SH13", "RS01")
-class RecycledBlockKeepsItsEntry(_WithParts):
+class RecycledBlockKeepsItsEntry(PagedAllocator):
     """A block that is taken for something else stays findable as what it held before."""
 
     pool_class = _KeepsEntries
@@ -45,7 +33,7 @@ class _LeavesHitsInTheQueue(BlockPool):
 
 
 @mutant("DF03", "EV02")
-class HitStaysInTheIdleQueue(_WithParts):
+class HitStaysInTheIdleQueue(PagedAllocator):
     """An idle block that is hit is counted as owned and stays in the queue of blocks to take."""
 
     pool_class = _LeavesHitsInTheQueue
@@ -57,60 +45,68 @@ class _MissesAnOwner(BlockPool):
 
 
 @mutant("RC03", "RC06", "SH07")
-class HitMissesAnOwner(_WithParts):
+class HitMissesAnOwner(PagedAllocator):
     """The last block of a hit gets no owner."""
 
     pool_class = _MissesAnOwner
+
+
+class _KeepsHits(Admission):
+    def begin(self, name: str, prompt: Prompt) -> int:
+        try:
+            return super().begin(name, prompt)
+        except OutOfBlocks:
+            self.pool.use(prompt.hit)
+            raise
 
 
 @mutant("AT01", "AT05", "CP02")
 class FailedAdmissionKeepsItsHits(PagedAllocator):
     """Hits are owned before the check for room, and stay owned when it fails."""
 
-    def admit(self, request: str, prompt: ArrayLike) -> Growth:
-        try:
-            return super().admit(request, prompt)
-        except OutOfBlocks:
-            tokens = np.asarray(prompt, np.int64)
-            self.pool.use(self._hits(self.index.keys(b"", tokens), len(tokens)))
-            raise
+    admission_class = _KeepsHits
+
+
+class _HitsTheLastToken(Admission):
+    def hits(self, keys: list[bytes], length: int) -> Ids:
+        return super().hits(keys, length + 1)
 
 
 @mutant("HL02")
 class WholePromptHit(PagedAllocator):
     """A prompt that is wholly published is wholly hit, and no token is left to compute."""
 
-    def _hits(self, keys: list[bytes], length: int) -> Ids:
-        return super()._hits(keys, length + 1)
+    admission_class = _HitsTheLastToken
 
 
-def _of_low_bytes(parent: bytes, tokens: bytes) -> bytes:
-    return sha256_key(parent, (np.frombuffer(tokens, np.int64) & 0xFF).tobytes())
+def _of_low_bytes(parent: bytes, text: bytes) -> bytes:
+    first, width = (1, 8) if len(text) % 4 else (0, 4)
+    return sha256_key(parent, text[first::width])
 
 
-def _without_parent(_: bytes, tokens: bytes) -> bytes:
-    return hashlib.sha256(tokens).digest()
+def _without_parent(_: bytes, text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
 
 
 class _TruncatesTokens(PrefixIndex):
-    def __init__(self, block_size: int) -> None:
-        super().__init__(block_size, _of_low_bytes)
+    def __init__(self, _: KeyOf) -> None:
+        super().__init__(_of_low_bytes)
 
 
 @mutant("HC03")
-class KeyOfLowBytes(_WithParts):
+class KeyOfLowBytes(PagedAllocator):
     """Token ids are cut to eight bits in the key of a block."""
 
     index_class = _TruncatesTokens
 
 
 class _IgnoresTheParent(PrefixIndex):
-    def __init__(self, block_size: int) -> None:
-        super().__init__(block_size, _without_parent)
+    def __init__(self, _: KeyOf) -> None:
+        super().__init__(_without_parent)
 
 
 @mutant("HC01", "HC02", "HC08")
-class KeyWithoutParent(_WithParts):
+class KeyWithoutParent(PagedAllocator):
     """A block is known by its own tokens, whatever came before it."""
 
     index_class = _IgnoresTheParent
@@ -126,7 +122,7 @@ class _RecordsTheFirst(PrefixIndex):
 
 
 @mutant("SH04")
-class OnlyTheFirstDuplicateIsRecorded(_WithParts):
+class OnlyTheFirstDuplicateIsRecorded(PagedAllocator):
     """Of two blocks with one content the second is never findable, even when the first is gone."""
 
     index_class = _RecordsTheFirst
@@ -139,31 +135,37 @@ class _ForgetsTheKey(PrefixIndex):
 
 
 @mutant("SH04", "RC09")
-class ForgettingOneForgetsItsDuplicate(_WithParts):
+class ForgettingOneForgetsItsDuplicate(PagedAllocator):
     """Taking one of two blocks with one content drops the entry of the other as well."""
 
     index_class = _ForgetsTheKey
 
 
+class _InsertsHalf(Chains):
+    def _publish(self, chain: Chain, block: int, key: bytes) -> None:
+        if key[0] % 2 == 0:
+            super()._publish(chain, block, key)
+
+
 @mutant("SH15", "LK11")
 class PublishedAndNeverInserted(PagedAllocator):
-    """A full block is marked as published and never put into the index."""
+    """Half of the full blocks are taken as published and never put into the index."""
 
-    def _publish_block(self, row: int, logical: int, key: bytes) -> None:
-        super()._publish_block(row, logical, key)
-        block = self.tables.ids[row, logical : logical + 1]
-        if logical % 2 == 1:
-            self.index.forget(block)
-            self.pool.published[block] = False
+    chains_class = _InsertsHalf
+
+
+class _SharesTheChain(Chains):
+    def fork(self, parent: int, child: int) -> None:
+        super().fork(parent, child)
+        if self.caching:
+            self.of_row[child] = self.of_row[parent]
 
 
 @mutant("SH09")
 class ForkSharesItsChain(PagedAllocator):
-    """Parent and child keep the tokens of their partial block in one list."""
+    """Parent and child keep one chain, which the blocks of both are put into."""
 
-    def fork(self, parent: str, child: str) -> None:
-        super().fork(parent, child)
-        self._chains[self._row(child)] = self._chains[self._row(parent)]
+    chains_class = _SharesTheChain
 
 
 @mutant("RS02")

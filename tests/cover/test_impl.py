@@ -1,82 +1,21 @@
 """The optimized allocator by itself: its promised order of reuse, its batches, its refusals."""
 
 import contextlib
-import copy
 import random
 import re
 
 import numpy as np
 import pytest
+from impl_states import allocator_with, assert_is_whole, ids, numbers, state
 
 from kvoracle.impl import BadCall, OutOfBlocks, PagedAllocator
 from kvoracle.impl.pool import BlockPool
 from kvoracle.impl.tables import BlockTables
 
 
-def ids(*blocks):
-    return np.array(blocks, np.int32)
-
-
-def numbers(count):
-    """As many tokens, 0, 1, 2 ..."""
-    return np.arange(count)
-
-
 def pool_of(blocks):
     """A pool of which nothing is published, so that there is nothing to forget."""
     return BlockPool(blocks, lambda forgotten: pytest.fail(f"{forgotten} were not published"))
-
-
-def arrays(allocator):
-    """Everything the allocator knows, as copies; the width of the tables is no part of it."""
-    pool, tables = allocator.pool, allocator.tables
-    rows = sorted(allocator._rows.items())
-    return {
-        "owners": pool.owners.tolist(),
-        "pins": pool.pins.tolist(),
-        "published": pool.published.tolist(),
-        "free": pool._stack[: pool._stacked].tolist(),
-        "idle": pool.idle.ids().tolist(),
-        "index": copy.deepcopy((allocator.index._blocks, allocator.index._keys)),
-        "chains": {request: copy.deepcopy(allocator._chains[row]) for request, row in rows},
-        "rows": rows,
-        "unused": list(tables._unused),
-        "lengths": tables.lengths.tolist(),
-        "tables": {request: tables.table(row).tolist() for request, row in rows},
-        "transfers": {name: held.tolist() for name, held in allocator._transfers.items()},
-    }
-
-
-def assert_is_whole(allocator):
-    """Counts, tables, pins, the free stack, the idle queue and the index agree."""
-    now = arrays(allocator)
-    owners, pins = np.zeros((2, allocator.pool.blocks), int)
-    for request, row in now["rows"]:
-        table = now["tables"][request]
-        assert len(table) == -(-now["lengths"][row] // allocator.block_size)
-        assert len(set(table)) == len(table)
-        owners[table] += 1
-    for held in now["transfers"].values():
-        pins[held] += 1
-    assert now["owners"] == owners.tolist()
-    assert now["pins"] == pins.tolist()
-    free = np.flatnonzero(owners + pins == 0).tolist()
-    assert sorted(now["free"] + now["idle"]) == free
-    assert not any(now["published"][block] for block in now["free"])
-    assert all(now["published"][block] for block in now["idle"])
-    blocks, keys = now["index"]
-    assert sorted(keys) == np.flatnonzero(now["published"]).tolist()
-    assert {block: key for key, held in blocks.items() for block in held} == keys
-    assert allocator.num_free == len(free)
-
-
-def allocator_with(blocks, block_size, **lengths):
-    allocator = PagedAllocator(blocks, block_size)
-    for request, length in lengths.items():
-        allocator.create(request)
-        if length:
-            allocator.append(request, numbers(length))
-    return allocator
 
 
 # The pool
@@ -237,7 +176,7 @@ def test_the_table_is_as_long_as_the_tokens_need_around_every_block_edge(block_s
         one_by_one.append("a", numbers(1))
 
     assert len(at_once.table("a")) == -(-length // block_size)
-    assert arrays(at_once) == arrays(one_by_one)
+    assert state(at_once) == state(one_by_one)
     assert_is_whole(at_once)
 
 
@@ -352,7 +291,7 @@ def test_one_token_at_a_time_grows_beyond_the_first_width():
         alone.append("a", numbers(1))
         in_batches.append_batch(["a"], [0])
 
-    assert arrays(alone) == arrays(in_batches)
+    assert state(alone) == state(in_batches)
     assert alone.table("a").tolist() == list(range(40))
 
 
@@ -376,15 +315,16 @@ def test_every_row_is_used_before_there_are_more():
     assert len(tables.ids) == len(tables.lengths) == 16
 
 
-def test_reserving_less_width_than_there_is_changes_nothing():
+def test_a_table_that_fits_leaves_the_width_and_one_that_does_not_doubles_it():
     tables = BlockTables(2)
-    before = tables.ids
+    row = tables.open_row()
 
-    tables.reserve_width(8)
-    assert tables.ids is before
+    tables.extend(row, numbers(8))
+    assert tables.ids.shape == (8, 8)
 
-    tables.reserve_width(9)
+    tables.extend(row, ids(8))
     assert tables.ids.shape == (8, 16)
+    assert tables.table(row).tolist() == list(range(9))
 
 
 # Batches
@@ -397,7 +337,7 @@ def random_state(seed, blocks=24):
     caching = seed % 2 == 1
     pair = tuple(PagedAllocator(blocks, block_size, prefix_cache=caching) for _ in range(2))
     for step in range(draw.randint(1, 12)):
-        live = sorted(pair[0]._rows)
+        live = sorted(pair[0].requests.by_name)
         if live and draw.random() < 0.4:
             calls = [("fork", draw.choice(live), f"r{step}")]
         else:
@@ -416,10 +356,10 @@ def random_state(seed, blocks=24):
 @pytest.mark.parametrize("seed", range(150))
 def test_a_batch_append_is_the_same_as_one_append_after_the_other(seed):
     draw, batch, single = random_state(seed, blocks=6 + seed % 20)
-    assert arrays(batch) == arrays(single)
+    assert state(batch) == state(single)
 
     for _ in range(6):
-        requests = sorted(batch._rows)
+        requests = sorted(batch.requests.by_name)
         draw.shuffle(requests)
         requests = requests[: draw.randint(1, max(len(requests), 1))]
         if not requests:
@@ -438,7 +378,7 @@ def test_a_batch_append_is_the_same_as_one_append_after_the_other(seed):
 
         assert growth.slots.tolist() == slots
         assert growth.copies == copies
-        assert arrays(batch) == arrays(single)
+        assert state(batch) == state(single)
         assert_is_whole(batch)
 
 
@@ -447,7 +387,7 @@ def test_a_batch_release_is_the_same_as_one_release_after_the_other_but_for_the_
     seed,
 ):
     draw, batch, single = random_state(seed)
-    requests = sorted(batch._rows)
+    requests = sorted(batch.requests.by_name)
     draw.shuffle(requests)
 
     if requests:
@@ -455,7 +395,7 @@ def test_a_batch_release_is_the_same_as_one_release_after_the_other_but_for_the_
     for request in requests:
         single.release(request)
 
-    together, apart = arrays(batch), arrays(single)
+    together, apart = state(batch), state(single)
     for now in (together, apart):
         now["free"].sort()
         now["idle"].sort()
@@ -467,9 +407,9 @@ def test_both_ways_of_a_batch_append_were_compared():
     ways = set()
     for seed in range(150):
         _, batch, _ = random_state(seed, blocks=6 + seed % 20)
-        if batch._rows:
-            rows = batch._batch_rows(sorted(batch._rows))
-            ways.add(batch._any_tail_must_be_copied(rows))
+        if batch.requests.by_name:
+            rows = batch.rows(sorted(batch.requests.by_name))
+            ways.add(batch.growing._any_tail_is_copied(rows, batch.tables.lengths[rows]))
 
     assert ways == {True, False}
 
@@ -573,14 +513,14 @@ def test_a_bad_call_says_why_and_changes_nothing(call, reason, name):
     allocator.pin("a", "completed")
     allocator.unpin("completed")
     allocator.release("released")
-    before = arrays(allocator)
+    before = state(allocator)
 
     with pytest.raises(BadCall) as caught:
         call(allocator)
 
     assert caught.value.reason == reason
     assert str(caught.value) == f"{reason}: {name!r}"
-    assert arrays(allocator) == before
+    assert state(allocator) == before
     assert_is_whole(allocator)
 
 
@@ -619,13 +559,13 @@ def test_tokens_that_are_not_one_row_of_whole_numbers_change_nothing(
     allocator = PagedAllocator(8, 2, prefix_cache=prefix_cache)
     for request in "abc":
         allocator.admit(request, [5])
-    before = arrays(allocator)
+    before = state(allocator)
 
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$") as caught:
         write(allocator, tokens)
 
     assert caught.type is ValueError
-    assert arrays(allocator) == before
+    assert state(allocator) == before
     assert_is_whole(allocator)
 
 
@@ -638,7 +578,7 @@ def test_whole_numbers_of_any_width_are_the_same_tokens(write, dtype):
             allocator.admit(request, [5])
         write(allocator, tokens)
 
-    assert arrays(narrow) == arrays(wide)
+    assert state(narrow) == state(wide)
     assert_is_whole(narrow)
 
 
@@ -652,7 +592,7 @@ def test_the_largest_token_id_fits_whichever_its_type():
 @pytest.mark.parametrize("count", [3, 4, 100, 10**6])
 def test_an_append_that_finds_too_few_blocks_changes_nothing(count):
     allocator = allocator_with(3, 2, a=3)
-    before = arrays(allocator)
+    before = state(allocator)
     width = allocator.tables.ids.shape
     if count == 3:
         allocator.append("a", numbers(3))
@@ -661,7 +601,7 @@ def test_an_append_that_finds_too_few_blocks_changes_nothing(count):
     with pytest.raises(OutOfBlocks):
         allocator.append("a", numbers(count))
 
-    assert arrays(allocator) == before
+    assert state(allocator) == before
     assert allocator.tables.ids.shape == width
 
 
@@ -669,12 +609,12 @@ def test_an_append_that_finds_too_few_blocks_changes_nothing(count):
 def test_an_append_that_finds_no_block_for_its_copy_changes_nothing(hold):
     allocator = allocator_with(1, 4, a=1)
     getattr(allocator, hold)("a", "x")
-    before = arrays(allocator)
+    before = state(allocator)
 
     with pytest.raises(OutOfBlocks, match="1 blocks needed, 0 free"):
         allocator.append("a", numbers(1))
 
-    assert arrays(allocator) == before
+    assert state(allocator) == before
 
 
 def test_out_of_blocks_is_a_memory_error_and_a_bad_call_a_value_error():

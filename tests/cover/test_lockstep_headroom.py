@@ -1,6 +1,5 @@
 """Lockstep and the free blocks that an allocator may keep back for itself."""
 
-import numpy as np
 import pytest
 
 from kvoracle.model.adapters.impl import ImplAdapter
@@ -106,17 +105,17 @@ def admits_with_headroom(kept, promised):
     class Admits(ImplAdapter):
         headroom = promised
 
-        def admit(self, request, prompt):
-            impl = self.allocator
-            hit = impl._hits(impl.index.keys(b"", _array(prompt)), len(prompt))
-            left = impl.num_free - impl.pool.count_idle(hit) - (-(-len(prompt) // 2) - len(hit))
-            return super().admit(request, prompt) if left >= kept else OutOfBlocks()
+        def admit(self, request, prompt, extra_keys):
+            free, hit = self.allocator.num_free, self.allocator.look_up("probe", prompt)
+            idle = free - self.allocator.num_free
+            self.allocator.cancel("probe")
+            left = free - idle - (-(-len(prompt) // 2) - hit // 2)
+            return super().admit(request, prompt, extra_keys) if left >= kept else OutOfBlocks()
+
+        def statistics(self):
+            """The probes are counted too."""
 
     return Admits
-
-
-def _array(prompt):
-    return np.array(prompt, np.int64)
 
 
 @pytest.mark.parametrize("tokens", range(1, 10))

@@ -7,6 +7,7 @@ import pytest
 
 from kvoracle.impl import OutOfBlocks as Full
 from kvoracle.impl import PagedAllocator
+from kvoracle.impl.admission import Admission
 from kvoracle.model.adapters.impl import ImplAdapter
 from kvoracle.model.history import explain
 from kvoracle.model.lockstep import Lockstep
@@ -40,17 +41,31 @@ def steps(adapter, *operations, config=CONFIG):
     return both, [both.step(operation) for operation in operations]
 
 
+class SaysLittle(ImplAdapter):
+    """No order of reuse is promised and nothing is counted: hits must be judged by themselves."""
+
+    reuses_in_order = False
+
+    def statistics(self):
+        return None
+
+
 def on(allocator):
     """The adapter of an allocator class."""
-    return type(allocator.__name__, (ImplAdapter,), {"allocator_class": allocator})
+    return type(allocator.__name__, (SaysLittle,), {"allocator_class": allocator})
+
+
+def admitting(admission):
+    """The adapter of an allocator whose admission is of this class."""
+    return on(type(admission.__name__, (PagedAllocator,), {"admission_class": admission}))
 
 
 def spoils_admit(spoil):
     """An adapter whose admission is changed by `spoil(adapter, request, prompt, done)`."""
 
     class Spoiled(ImplAdapter):
-        def admit(self, request, prompt):
-            done = super().admit(request, prompt)
+        def admit(self, request, prompt, extra_keys):
+            done = super().admit(request, prompt, extra_keys)
             return spoil(self, request, prompt, done) or done
 
     return Spoiled
@@ -60,29 +75,29 @@ def says(hit):
     return spoils_admit(lambda _, __, ___, done: setattr(done, "hit", hit(done.hit)))
 
 
-class NeverHits(PagedAllocator):
-    def _hits(self, keys, length):
+class NeverHits(Admission):
+    def hits(self, keys, length):
         return np.array([], np.int32)
 
 
-class HitsOneBlockLess(PagedAllocator):
-    def _hits(self, keys, length):
-        return super()._hits(keys, length)[:-1]
+class HitsOneBlockLess(Admission):
+    def hits(self, keys, length):
+        return super().hits(keys, length)[:-1]
 
 
-class HitsTheWholePrompt(PagedAllocator):
-    def _hits(self, keys, length):
-        return super()._hits(keys, length + 1)
+class HitsTheWholePrompt(Admission):
+    def hits(self, keys, length):
+        return super().hits(keys, length + 1)
 
 
-class HitsBlockZeroAlways(PagedAllocator):
-    def _hits(self, keys, length):
+class HitsBlockZeroAlways(Admission):
+    def hits(self, keys, length):
         return np.zeros(min((length - 1) // self.block_size, 1), np.int32)
 
 
-class HitsInReverse(PagedAllocator):
-    def _hits(self, keys, length):
-        return super()._hits(keys, length)[::-1]
+class HitsInReverse(Admission):
+    def hits(self, keys, length):
+        return super().hits(keys, length)[::-1]
 
 
 class ForgetsNothing(PagedAllocator):
@@ -96,17 +111,17 @@ class ForgetsNothing(PagedAllocator):
 class LosesIdleBlocks(PagedAllocator):
     """Idle blocks are never taken."""
 
-    def admit(self, request, prompt):
+    def admit(self, request, prompt, extra_keys):
         if -(-len(prompt) // self.block_size) > self.pool._stacked:
             raise Full(1, 0)
-        return super().admit(request, prompt)
+        return super().admit(request, prompt, extra_keys)
 
 
 class CountsNoHitAsHeld(PagedAllocator):
     """A hit has no owner of its own."""
 
-    def admit(self, request, prompt):
-        growth = super().admit(request, prompt)
+    def admit(self, request, prompt, extra_keys):
+        growth = super().admit(request, prompt, extra_keys)
         self.pool.owners[self.table(request)[: growth.hit // self.block_size]] -= 1
         return growth
 
@@ -114,12 +129,12 @@ class CountsNoHitAsHeld(PagedAllocator):
 class TakesItsOwnHits(PagedAllocator):
     """The check for room counts idle hits as room."""
 
-    def admit(self, request, prompt):
+    def admit(self, request, prompt, extra_keys):
         fresh = -(-len(prompt) // self.block_size) - (len(prompt) - 1) // self.block_size
         try:
-            return super().admit(request, prompt)
+            return super().admit(request, prompt, extra_keys)
         except Full:
-            return super().admit(request, prompt[: self.block_size * fresh])
+            return super().admit(request, prompt[: self.block_size * fresh], extra_keys)
 
 
 class KeepsItsCacheOnReset(PagedAllocator):
@@ -128,8 +143,8 @@ class KeepsItsCacheOnReset(PagedAllocator):
 
 
 class CachesAlways(PagedAllocator):
-    def __init__(self, blocks, block_size, *, prefix_cache):
-        super().__init__(blocks, block_size, prefix_cache=True)
+    def __init__(self, blocks, block_size, *, prefix_cache, **options):
+        super().__init__(blocks, block_size, prefix_cache=True, **options)
 
 
 OFF = Configuration(4, 2)
@@ -165,49 +180,49 @@ CASES = {
         "whose shape is wrong",
     ),
     "misses a block in use": (
-        on(NeverHits),
+        admitting(NeverHits),
         AGAIN,
         ("choice", 2),
         "block 2 (not allocated) was hit for 'b' and does not hold its prefix",
     ),
     "misses an idle block": (
-        on(NeverHits),
+        admitting(NeverHits),
         IDLE,
         ("choice", 1),
         "block 1 (not allocated) was hit for 'b' and does not hold its prefix",
     ),
     "misses the last block of a hit": (
-        on(HitsOneBlockLess),
+        admitting(HitsOneBlockLess),
         [Admit("a", (1, 2, 3, 4)), Admit("b", (1, 2, 3, 4, 5))],
         ("choice", 2),
         "block 2 (not allocated) was hit for 'b' and does not hold its prefix",
     ),
     "hits a whole prompt": (
-        on(HitsTheWholePrompt),
+        admitting(HitsTheWholePrompt),
         [Admit("a", (1, 2, 3, 4)), Release("a"), Admit("b", (1, 2, 3, 4))],
         ("hit", None),
         "says that 4 tokens of the prompt are written: 2 are",
     ),
     "hits the whole prompt of a live request": (
-        on(HitsTheWholePrompt),
+        admitting(HitsTheWholePrompt),
         [Admit("a", (1, 2)), Admit("b", (1, 2))],
         ("choice", 0),
         "block 0 (owners: a; pins: none) was taken for 'b' but is not free",
     ),
     "hits where nothing is published": (
-        on(HitsBlockZeroAlways),
+        admitting(HitsBlockZeroAlways),
         [Admit("a", (1,)), Admit("b", (1, 2, 3))],
         ("choice", 0),
         "block 0 (owners: a; pins: none) was taken for 'b' but is not free",
     ),
     "hits another content": (
-        on(HitsBlockZeroAlways),
+        admitting(HitsBlockZeroAlways),
         [Admit("a", (1, 2)), Admit("b", (3, 4)), Admit("c", (3, 4, 5))],
         ("choice", 0),
         "block 0 (owners: a; pins: none) was hit for 'c' and does not hold its prefix",
     ),
     "hits in another order": (
-        on(HitsInReverse),
+        admitting(HitsInReverse),
         [Admit("a", (1, 2, 3, 4)), Admit("b", (1, 2, 3, 4, 5))],
         ("choice", 1),
         "block 1 (owners: a; pins: none) was hit for 'b' and does not hold its prefix",
@@ -327,7 +342,7 @@ def test_hits_that_are_not_said_are_still_judged_by_their_tables():
         assert failure_of(adapter, [*AGAIN, Append("b", (5, 6)), Release("a")]) is None
 
     class SilentlyMisses(silent):
-        allocator_class = NeverHits
+        allocator_class = admitting(NeverHits).allocator_class
 
     assert failure_of(SilentlyMisses, AGAIN).rule == "choice"
 
@@ -377,13 +392,13 @@ DUPLICATES = [
 def with_first(choose):
     """An adapter that hits the duplicate which `choose` picks from all there are."""
 
-    class Chooses(PagedAllocator):
-        def _hits(self, keys, length):
-            hits = super()._hits(keys, length)
+    class Chooses(Admission):
+        def hits(self, keys, length):
+            hits = super().hits(keys, length)
             keys_hit = keys[: len(hits)]
             return np.array([choose(self.index._blocks[key]) for key in keys_hit], np.int32)
 
-    return on(Chooses)
+    return admitting(Chooses)
 
 
 @pytest.mark.parametrize(("choose", "outcome"), [(max, Done), (min, OutOfBlocks)])
@@ -399,9 +414,9 @@ def test_an_allocator_may_hit_either_duplicate_and_be_full_by_its_choice(choose,
 class RefusesAppendsAfterAnAdmission(ImplAdapter):
     refused = False
 
-    def admit(self, request, prompt):
+    def admit(self, *arguments):
         self.refused = True
-        return super().admit(request, prompt)
+        return super().admit(*arguments)
 
     def append(self, request, tokens):
         return OutOfBlocks() if self.refused else super().append(request, tokens)

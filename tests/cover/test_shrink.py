@@ -67,7 +67,7 @@ class Fails:
 
 
 def first_failure(adapter, seeds=range(1000), operations=WITHOUT_CACHE):
-    walks = (walk(seed, operations, steps=200) for seed in seeds)
+    walks = (walk(seed, operations, steps=200, options=ImplAdapter.options) for seed in seeds)
     return next(failure for trace in walks if (failure := run(trace, adapter)))
 
 
@@ -141,8 +141,8 @@ def test_a_cache_that_a_failure_does_not_need_is_switched_off():
 
 def test_a_prompt_gets_shorter_and_its_block_is_still_hit():
     class RaisesOnAHit(ImplAdapter):
-        def admit(self, request, prompt):
-            done = super().admit(request, prompt)
+        def admit(self, *arguments):
+            done = super().admit(*arguments)
             if done.hit:
                 raise RuntimeError("hit")
             return done
@@ -192,7 +192,8 @@ def test_requests_and_transfers_and_tokens_are_renamed_in_order_of_appearance():
     class UnpinRaises(ImplAdapter):
         def unpin(self, transfer):
             super().unpin(transfer)
-            if len(self.allocator._transfers) == 1 and len(self.allocator._rows) == 3:
+            transfers, requests = self.allocator.transfers, self.allocator.requests
+            if len(transfers.by_name) == 1 and len(requests.by_name) == 3:
                 raise RuntimeError
 
     failure = run(
@@ -225,7 +226,7 @@ def test_more_requests_than_letters_get_different_names():
     class FailsWithThirty(ImplAdapter):
         def create(self, request):
             super().create(request)
-            if len(self.allocator._rows) == 30:
+            if len(self.allocator.requests.by_name) == 30:
                 raise RuntimeError("thirty")
 
     failure = run(Trace(Configuration(1, 1), operations), FailsWithThirty)

@@ -13,21 +13,49 @@ from kvoracle.model import trace as trace_module
 from kvoracle.model.errors import UsageError
 from kvoracle.model.operations import (
     OPERATIONS,
+    Acknowledge,
     Admit,
     Append,
     AppendEach,
+    BeginStep,
+    Cancel,
+    ChangeWeights,
+    Commit,
     Create,
     Done,
+    EndStep,
+    Evict,
+    FailStep,
     Fork,
+    LookUp,
     OutOfBlocks,
     Pin,
+    Preempt,
+    Receive,
     Rejected,
     Release,
     ReleaseEach,
+    Reserve,
     Reset,
+    Resume,
+    Send,
+    Tick,
+    Trim,
     Unpin,
+    Use,
 )
-from kvoracle.model.trace import Configuration, Expected, Trace, parse, read, render, write
+from kvoracle.model.trace import (
+    OPTIONS,
+    Configuration,
+    Expected,
+    Trace,
+    parse,
+    read,
+    render,
+    write,
+)
+
+ALL_KEYS = {"adapter": "x", "salt": "", "image": 'é "quoted" \n 😀'}
 
 EXAMPLES = {
     Create: Create("a"),
@@ -40,8 +68,35 @@ EXAMPLES = {
     Release: Release("x" * 200),
     ReleaseEach: ReleaseEach(("a", "b", "a")),
     Reset: Reset(),
+    LookUp: LookUp("a", (1,), ALL_KEYS),
+    Use: Use("a"),
+    Cancel: Cancel("a"),
+    Reserve: Reserve("a", 1_000_000),
+    Commit: Commit("a", (5,)),
+    Trim: Trim("a"),
+    BeginStep: BeginStep("s", ("a", "b"), (3, 4)),
+    EndStep: EndStep("s"),
+    FailStep: FailStep("s"),
+    Send: Send("a", "t", 64, 1_000_000),
+    Receive: Receive("a", (1, 2), "t", 1, 0, ALL_KEYS),
+    Acknowledge: Acknowledge("t", 63, 1),
+    Tick: Tick(),
+    Preempt: Preempt("a"),
+    Resume: Resume("a"),
+    Evict: Evict("a", 0),
+    ChangeWeights: ChangeWeights(),
 }
 CONFIG = '"config":{"blocks":4,"block_size":2}'
+
+
+def pool_with(field):
+    """The text of a trace on a pool with one more field."""
+    return text_of(config=f'"config":{{"blocks":4,"block_size":2,{field}}}')
+
+
+def one(verb, fields):
+    """The text of a trace of one operation."""
+    return text_of(f'[{{"op":"{verb}",{fields}}}]')
 
 
 def text_of(operations="[]", config=CONFIG, version='"version":1', more=""):
@@ -108,15 +163,24 @@ def test_the_text_of_a_trace_is_plain_json():
     }
 
 
-def test_a_pool_says_whether_it_caches_prefixes_only_where_it_does():
-    caching = Trace(Configuration(4, 2, prefix_cache=True), [])
+def test_a_prompt_says_its_extra_keys_only_where_it_has_some():
+    bare, keyed = Admit("a", (1,)), Admit("a", (1,), {"salt": "x"})
+    same = {"op": "admit", "request": "a", "prompt": [1]}
 
-    assert json.loads(render(caching))["config"] == {
-        "blocks": 4,
-        "block_size": 2,
-        "prefix_cache": True,
-    }
-    assert parse(render(caching).encode(), "here") == caching
+    assert json.loads(msgspec.json.encode(bare)) == same
+    assert json.loads(msgspec.json.encode(keyed)) == {**same, "extra_keys": {"salt": "x"}}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"prefix_cache": True}, *({name: 1} for name in OPTIONS), dict.fromkeys(OPTIONS, 1)],
+    ids=str,
+)
+def test_a_pool_says_only_the_options_that_it_is_given(options):
+    trace = Trace(Configuration(4, 2, **options), [])
+
+    assert json.loads(render(trace))["config"] == {"blocks": 4, "block_size": 2, **options}
+    assert parse(render(trace).encode(), "here") == trace
 
 
 def test_a_trace_without_operations_is_read_back_as_it_was_written():
@@ -228,6 +292,76 @@ BAD_TEXTS = {
         text_of(f'[{{"op":"append","request":"a","tokens":[{"9" * 400}]}}]'),
         "tokens",
     ),
+    "negative count": (one("reserve", '"request":"a","count":-1'), r">= 0 - at .*\.count"),
+    "count too large": (one("reserve", '"request":"a","count":1000001'), "<= 1000000"),
+    "fractional count": (one("reserve", '"request":"a","count":1.5'), "got `float`"),
+    "count as text": (one("reserve", '"request":"a","count":"1"'), "got `str`"),
+    "missing count": (one("reserve", '"request":"a"'), "required field `count`"),
+    "negative position": (one("evict", '"request":"a","first":-1'), r">= 0 - at .*\.first"),
+    "no worker": (
+        one("send", '"request":"a","transfer":"t","workers":0,"lease":0'),
+        r">= 1 - at .*\.workers",
+    ),
+    "too many workers": (
+        one("send", '"request":"a","transfer":"t","workers":65,"lease":0'),
+        r"<= 64 - at .*\.workers",
+    ),
+    "negative lease": (
+        one("send", '"request":"a","transfer":"t","workers":1,"lease":-1'),
+        r">= 0 - at .*\.lease",
+    ),
+    "negative worker": (
+        one("acknowledge", '"transfer":"t","worker":-1,"life":0'),
+        r">= 0 - at .*\.worker",
+    ),
+    "worker above the last": (
+        one("acknowledge", '"transfer":"t","worker":64,"life":0'),
+        r"< 64|<= 63",
+    ),
+    "life before the one before": (
+        one("acknowledge", '"transfer":"t","worker":0,"life":2'),
+        r"<= 1 - at .*\.life",
+    ),
+    "life as bool": (
+        one("acknowledge", '"transfer":"t","worker":0,"life":true'),
+        "got `bool`",
+    ),
+    "unknown extra key": (
+        one("admit", '"request":"a","prompt":[1],"extra_keys":{"lora":"x"}'),
+        "Invalid enum value 'lora'",
+    ),
+    "extra key that is no text": (
+        one("look_up", '"request":"a","prompt":[1],"extra_keys":{"salt":1}'),
+        r"Expected `str`, got `int` - at .*\.extra_keys",
+    ),
+    "extra keys as a list": (
+        one("look_up", '"request":"a","prompt":[1],"extra_keys":["salt"]'),
+        r"got `array` - at .*\.extra_keys",
+    ),
+    "extra keys of an operation without a prompt": (
+        one("resume", '"request":"a","extra_keys":{}'),
+        "unknown field `extra_keys`",
+    ),
+    "receive without a transfer": (
+        one("receive", '"request":"a","prompt":[1],"workers":1,"lease":0'),
+        "required field `transfer`",
+    ),
+    "empty step name": (one("end_step", '"step":""'), "length >= 1"),
+    "step without requests": (
+        one("begin_step", '"step":"s","requests":[],"tokens":[]'),
+        "length >= 1",
+    ),
+    "a name of another kind": (one("end_step", '"transfer":"t"'), "transfer|step"),
+    "a match unit that does not divide": (pool_with('"match_unit":3'), "3 does not divide 2"),
+    **{
+        f"{what} {name}": (pool_with(f'"{name}":{value}'), match)
+        for name in OPTIONS
+        for what, value, match in (
+            ("negative", "-1", ">= 0|>= 1"),
+            ("fractional", "1.5", "got `float`"),
+            ("textual", '"1"', "got `str`"),
+        )
+    },
     "empty name": (text_of('[{"op":"create","request":""}]'), "length >= 1"),
     "name too long": (text_of(f'[{{"op":"create","request":"{"x" * 201}"}}]'), "length <= 200"),
     "empty batch": (text_of('[{"op":"release_each","requests":[]}]'), "length >= 1"),

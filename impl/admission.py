@@ -1,0 +1,115 @@
+"""How requests begin with tokens: on the longest published prefix of them, and fresh blocks."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kvoracle.impl.chains import Prompt
+from kvoracle.impl.contents import AnyTokens, as_tokens, block_texts, check_extra_keys
+from kvoracle.impl.errors import BadCall
+from kvoracle.impl.growth import Growth
+from kvoracle.impl.ids import Ids
+from kvoracle.impl.requests import Requests
+
+
+class Admission:
+    """Admission to one allocator, which keeps `watermark` blocks back from requests that begin."""
+
+    def __init__(self, requests: Requests, watermark: int) -> None:
+        self.requests = requests
+        self.pool = requests.pool
+        self.tables = requests.tables
+        self.chains = requests.chains
+        self.index = requests.chains.index
+        self.block_size = requests.tables.block_size
+        self.watermark = watermark
+        self.queried_tokens = 0
+        self.hit_tokens = 0
+
+    def admit(self, name: str, prompt: ArrayLike, extra_keys: Mapping[str, str]) -> Growth:
+        """Begin a request with a prompt, all of which is written with this call."""
+        found = self.find(name, prompt, extra_keys)
+        growth = self._begin_written(name, found)
+        self.count(found)
+        return growth
+
+    def look_up(self, name: str, prompt: ArrayLike, extra_keys: Mapping[str, str]) -> int:
+        """Hold the blocks that a prompt hits; returns how many tokens they have."""
+        found = self.find(name, prompt, extra_keys)
+        self.pool.hold(found.hit)
+        self.requests.looked_up[name] = found
+        self.count(found)
+        return len(found.hit) * self.block_size
+
+    def use(self, name: str) -> Growth:
+        """Begin the request of a lookup on the blocks that it holds."""
+        found = self._looked_up(name)
+        growth = self._begin_written(name, found)
+        del self.requests.looked_up[name]
+        self.pool.drop_hold(found.hit)
+        return growth
+
+    def cancel(self, name: str) -> None:
+        """End a lookup."""
+        found = self._looked_up(name)
+        del self.requests.looked_up[name]
+        self.pool.drop_hold(found.hit)
+
+    def resume(self, name: str) -> Growth:
+        """Begin a preempted request again, with all that it had written."""
+        old = self.requests.preempted.get(name)
+        if old is None:
+            raise BadCall("not preempted", name)
+        found = self._match(old.length, old.tokens, old.extra_keys)
+        growth = self._begin_written(name, found)
+        del self.requests.preempted[name]
+        self.count(found)
+        return growth
+
+    def find(self, name: str, prompt: ArrayLike, extra_keys: Mapping[str, str]) -> Prompt:
+        """What a new request would begin with; changes nothing."""
+        self.requests.check_new(name)
+        tokens = as_tokens(prompt)
+        if len(tokens) == 0:
+            raise BadCall("no tokens", name)
+        known = check_extra_keys(extra_keys)
+        return self._match(len(tokens), tokens.copy() if self.chains.caching else tokens[:0], known)
+
+    def begin(self, name: str, prompt: Prompt) -> int:
+        """Give a request the blocks for its prompt, the hits first; OutOfBlocks changes nothing."""
+        needed = -(-prompt.length // self.block_size) - len(prompt.hit)
+        blocks = self.pool.use_and_take(prompt.hit, needed, self.watermark)
+        row = self.requests.open(name)
+        self.tables.extend(row, blocks)
+        return row
+
+    def count(self, prompt: Prompt) -> None:
+        """Count the tokens that were looked for and those that were found."""
+        if self.chains.caching:
+            self.queried_tokens += prompt.length
+            self.hit_tokens += len(prompt.hit) * self.block_size
+
+    def hits(self, keys: list[bytes], length: int) -> Ids:
+        """The blocks that a prompt of this length hits: never its last token, whose logits are
+        still to be computed."""
+        most = (length - 1) // self.block_size
+        return np.array(self.index.match(keys[:most]), np.int32)
+
+    def _match(self, length: int, tokens: AnyTokens, extra_keys: Mapping[str, str]) -> Prompt:
+        root = self.chains.root(extra_keys)
+        keys = self.index.keys(root.parent, block_texts(tokens, self.block_size))
+        return Prompt(length, tokens, root, keys, self.hits(keys, length))
+
+    def _begin_written(self, name: str, prompt: Prompt) -> Growth:
+        row = self.begin(name, prompt)
+        self.tables.lengths[row] = prompt.length
+        self.chains.write_prompt(row, prompt)
+        first = len(prompt.hit) * self.block_size
+        return Growth(self.tables.slots(row, first, prompt.length - first), hit=first)
+
+    def _looked_up(self, name: str) -> Prompt:
+        try:
+            return self.requests.looked_up[name]
+        except KeyError:
+            raise BadCall("unknown lookup", name) from None

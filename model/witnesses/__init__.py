@@ -1,0 +1,46 @@
+"""Situations that a campaign must have met; one that was never met means a rule never exercised.
+
+Each function looks at the reference just before an operation and names what is about to happen.
+"""
+
+from typing import TYPE_CHECKING
+
+from kvoracle.model.operations import Admit, Operation
+from kvoracle.model.witnesses import core, flight, prefix
+from kvoracle.model.witnesses.base import Needs
+from kvoracle.reference import Oracle
+
+if TYPE_CHECKING:
+    from kvoracle.model.registry import Target
+
+WITNESSES: Needs = {**prefix.WITNESSES, **core.WITNESSES, **flight.WITNESSES}
+
+REJECTIONS = prefix.REJECTIONS | flight.REJECTIONS
+"""The witnesses that a call is rejected for; every other one is of a call that is not."""
+
+PARTIAL_BLOCKS = core.PARTIAL_BLOCKS | flight.PARTIAL_BLOCKS
+"""The witnesses that blocks of one slot cannot reach."""
+
+_ROOMS = (prefix.LOOKS, core.LOOKS, flight.LOOKS)
+
+
+def required(target: "Target") -> list[str]:
+    """The witnesses that an allocator can reach."""
+    able = set(target.operations)
+    names = [
+        name
+        for name, needs in WITNESSES.items()
+        if needs <= able and (target.block_sizes[-1] > 1 or name not in PARTIAL_BLOCKS)
+    ]
+    if Admit in able:
+        names += [prefix.EXTRA_KEYS] * bool(target.extra_keys)
+        if "match_unit" in target.options:
+            names += [prefix.PARTIAL_HIT, prefix.IDLE_SOURCE]
+        names += [prefix.WATERMARK] * ("watermark" in target.options)
+    return [name for name in names if name not in target.unreachable]
+
+
+def about_to_happen(kv: Oracle, operation: Operation) -> list[str]:
+    """The witnesses of an operation that the reference is about to accept or find too large."""
+    looks = [room[type(operation)] for room in _ROOMS if type(operation) in room]
+    return [name for look in looks for name in look(kv, operation)]
