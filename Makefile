@@ -22,7 +22,7 @@ mutants: $(ENV)/ready ## show that both engines catch every mutant
 	$(ENV)/bin/kvoracle mutants
 
 bench: $(TEST)/ready ## speeds, measured, SGLang's beside ours (vLLM's: kvoracle bench where it is installed)
-	$(TEST)/bin/python -m pytest -q -s tests/bench --benchmark-enable --benchmark-only --benchmark-columns=min,median,iqr,rounds
+	$(TEST)/bin/python -m pytest -q -s tests/bench --benchmark-enable --benchmark-only --benchmark-timer=time.process_time --benchmark-columns=min,median,iqr,rounds
 
 fuzz-vllm: $(VLLM)/ready ## vLLM's KVCacheManager and BlockPool, a minute each (2.4 GB to install)
 	VLLM_TARGET_DEVICE=cpu HF_HUB_OFFLINE=1 $(VLLM)/bin/kvoracle fuzz --allocator vllm --budget 60s

@@ -4,8 +4,9 @@ A decode step writes its tokens into one matrix; only rows whose block becomes f
 by one, to be hashed and published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 
@@ -107,8 +108,7 @@ class Chains:
         known, full = len(prompt.hit), len(prompt.keys)
         chain = self.begin_with(row, prompt, full)
         blocks = self.tables.table(row)[known:full].tolist()
-        for block, key in zip(blocks, prompt.keys[known:], strict=True):
-            self._publish(chain, block, key)
+        self._publish(repeat(chain), blocks, prompt.keys[known:])
         rest = prompt.tokens[full * self.block_size :]
         self.tails[row, : len(rest)] = rest
 
@@ -123,8 +123,7 @@ class Chains:
             chain = self.of_row[row]
             keys = self.index.keys(chain.parent, texts)
             blocks = self.tables.ids[row, logical : logical + len(keys)].tolist()
-            for block, key in zip(blocks, keys, strict=True):
-                self._publish(chain, block, key)
+            self._publish(repeat(chain), blocks, keys)
             chain.parent = keys[-1]
             chain.texts += texts
         rest = tokens[len(texts) * self.block_size :]
@@ -144,15 +143,22 @@ class Chains:
         """Publish the block at `logical` of each row, whose tokens are in its tail."""
         texts = block_texts(self.tails[rows].ravel(), self.block_size)
         blocks = self.tables.ids[rows, logical].tolist()
-        key_of = self.index.key_of
-        for row, block, text in zip(rows.tolist(), blocks, texts, strict=True):
-            chain = self.of_row[row]
-            chain.parent = key = key_of(chain.parent, text)
+        chains, keys = [self.of_row[row] for row in rows.tolist()], []
+        for chain, text in zip(chains, texts, strict=True):
+            chain.parent = self.index.key_of(chain.parent, text)
             chain.texts.append(text)
-            self._publish(chain, block, key)
+            keys.append(chain.parent)
+        self._publish(chains, blocks, keys)
 
-    def _publish(self, chain: Chain, block: int, key: bytes) -> None:
-        """Make a full block findable, unless its weights are gone or it was evicted."""
-        if chain.epoch == self.epoch and block not in self.pool.barred:
-            self.index.add(key, block)
-            self.pool.publish(block)
+    def _publish(self, chains: Iterable[Chain], blocks: list[int], keys: list[bytes]) -> None:
+        """Make full blocks findable, unless their weights are gone or they were evicted."""
+        epoch, barred, add, publish = (
+            self.epoch,
+            self.pool.barred,
+            self.index.add,
+            self.pool.publish,
+        )
+        for chain, block, key in zip(chains, blocks, keys, strict=False):
+            if chain.epoch == epoch and block not in barred:
+                add(key, block)
+                publish(block)

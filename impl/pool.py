@@ -93,7 +93,11 @@ class BlockPool:
         self.idle.remove(ids[self._unheld(ids)])
         self.holds[ids] += 1
 
-    def drop_hold(self, ids: Ids) -> None:
+    def add_hold(self, ids: Ids | Rows) -> None:
+        """Count one more hold for each block, all of which are held."""
+        self.holds[ids] += 1
+
+    def drop_hold(self, ids: Ids | Rows) -> None:
         """Count one hold less for each block and give back those that nothing holds."""
         self.holds[ids] -= 1
         self._give_back_unheld(ids)
@@ -111,31 +115,7 @@ class BlockPool:
 
     def forget_idle(self) -> None:
         """Drop the entries of all idle blocks and make them plain free ones."""
-        forgotten = self.idle.pop(len(self.idle))
-        self.published[forgotten] = False
-        self._forget(forgotten)
-        self._stack_up(forgotten)
-
-    def _take(self, count: int) -> Ids:
-        plain = min(count, self._stacked)
-        top = self._stacked
-        self._stacked = top - plain
-        taken: Ids = self._stack[top - plain : top][::-1].copy()
-        if plain < count:
-            taken = np.concatenate([taken, self._evict(count - plain)])
-        places = taken.astype(np.intp)
-        self.owners[places] = 1
-        self.generations[places] += 1
-        if self.barred:
-            self.barred.difference_update(taken.tolist())
-        return taken
-
-    def _evict(self, count: int) -> Ids:
-        evicted = self.idle.pop(count)
-        self.published[evicted] = False
-        self._forget(evicted)
-        self.evictions += count
-        return evicted
+        self._stack_up(self._forget_oldest(len(self.idle)))
 
     def add_owner(self, ids: Ids) -> None:
         """Count one more owner for each block."""
@@ -166,13 +146,14 @@ class BlockPool:
         np.subtract.at(self.owners, ids, 1)
         self._give_back_unheld(self.last_mentions(ids))
 
-    def last_mentions(self, ids: Ids) -> Ids:
-        """Ids that may repeat, each once, in the order in which they are last mentioned."""
-        order = np.arange(len(ids), dtype=np.int32)
+    def last_mentions(self, ids: Ids) -> Rows:
+        """Ids that may repeat, each once, in the order in which they are last mentioned; intp, which
+        numpy looks up several times as fast."""
+        places, order = ids.astype(np.intp), np.arange(len(ids), dtype=np.int32)
         last = np.empty(self.blocks, np.int32)
-        last[ids] = -1
-        np.maximum.at(last, ids, order)
-        mentions: Ids = ids[last[ids] == order]
+        last[places] = -1
+        np.maximum.at(last, places, order)
+        mentions: Rows = places[last[places] == order]
         return mentions
 
     def add_pin(self, ids: Ids) -> None:
@@ -197,11 +178,39 @@ class BlockPool:
         """The blocks that can be taken, in the order in which they will be: int32 [num_free]."""
         return np.concatenate([self._stack[: self._stacked][::-1], self.idle.ids()])
 
+    def _take(self, count: int) -> Ids:
+        plain = min(count, self._stacked)
+        top = self._stacked
+        self._stacked = top - plain
+        taken: Ids = self._stack[top - plain : top][::-1].copy()
+        if plain < count:
+            taken = np.concatenate([taken, self._evict(count - plain)])
+        places = taken.astype(np.intp)
+        self.owners[places] = 1
+        self.generations[places] += 1
+        if self.barred:
+            self.barred.difference_update(taken.tolist())
+        return taken
+
+    def _evict(self, count: int) -> Ids:
+        self.evictions += count
+        return self._forget_oldest(count)
+
+    def _forget_oldest(self, count: int) -> Ids:
+        forgotten = self.idle.pop(count)
+        self.published[forgotten] = False
+        self._forget(forgotten)
+        return forgotten
+
     def _give_back_unheld(self, ids: Ids | Rows) -> None:
-        ids = _where(ids, self._unheld(ids))
+        unheld = self._unheld(ids)
+        if np.count_nonzero(unheld) < len(ids):
+            ids = ids[unheld]
         published = self.published[ids]
-        self._stack_up(_where(ids, ~published))
-        self.idle.append(_where(ids, published)[::-1])
+        if np.count_nonzero(published):
+            self.idle.append(ids[published][::-1])
+            ids = ids[~published]
+        self._stack_up(ids)
 
     def _stack_up(self, ids: Ids | Rows) -> None:
         self._stack[self._stacked : self._stacked + len(ids)] = ids
@@ -210,11 +219,3 @@ class BlockPool:
     def _unheld(self, ids: Ids | Rows) -> NDArray[np.bool_]:
         unheld: NDArray[np.bool_] = (self.owners[ids] | self.pins[ids] | self.holds[ids]) == 0
         return unheld
-
-
-def _where(ids: Ids | Rows, wanted: NDArray[np.bool_]) -> Ids | Rows:
-    """`ids[wanted]`, without the work where all or none are wanted."""
-    count = np.count_nonzero(wanted)
-    if count == len(ids):
-        return ids
-    return ids[wanted] if count else ids[:0]

@@ -58,8 +58,9 @@ class PrefixIndex:
         for block in ids.tolist():
             key = self._keys.pop(block)
             blocks = self._blocks[key]
-            blocks.remove(block)
-            if not blocks:
+            if len(blocks) > 1:
+                blocks.remove(block)
+            else:
                 del self._blocks[key]
 
     def clear(self) -> None:

@@ -10,7 +10,7 @@ from kvoracle.impl.contents import AnyTokens, as_tokens
 from kvoracle.impl.errors import BadCall
 from kvoracle.impl.growing import Growing
 from kvoracle.impl.growth import BatchGrowth
-from kvoracle.impl.ids import Ids, Rows
+from kvoracle.impl.ids import Rows
 from kvoracle.impl.tables import Column
 
 STEPS_MAX = 3
@@ -23,7 +23,7 @@ class _Step:
     rows: Rows
     lives: Column
     tokens: AnyTokens
-    held: Ids
+    held: Rows
 
 
 class Steps:
@@ -95,10 +95,10 @@ class Steps:
         except KeyError:
             raise BadCall("unknown step", name) from None
 
-    def _hold(self, rows: Rows, sources: list[int]) -> Ids:
+    def _hold(self, rows: Rows, sources: list[int]) -> Rows:
         blocks = np.concatenate([self.tables.concatenated(rows), np.array(sources, np.int32)])
         held = self.pool.last_mentions(blocks)
-        self.pool.hold(held)
+        self.pool.add_hold(held)
         return held
 
     def _alive(self, step: _Step) -> Rows:

@@ -16,7 +16,7 @@ from kvoracle.model.run import Failure, Tally, run
 from kvoracle.model.session import Pulse, Session
 from kvoracle.model.shrink import shrink
 
-WITNESSES_NEED_OPERATIONS = 20_000
+WITNESSES_NEED_OPERATIONS = 100_000
 CANARY_OPERATIONS_MAX = 20_000
 SHRINK_RUNS_ISOLATED_MAX = 300
 SHRINK_HANG_SECONDS = 2.0

@@ -8,7 +8,7 @@ from kvoracle.model.found import describe
 from kvoracle.model.operations import AnyOperation
 from kvoracle.model.registry import Target, resolve, target_of
 from kvoracle.model.run import run
-from kvoracle.model.trace import OPTIONS, Configuration, Trace
+from kvoracle.model.trace import OPTIONS, Configuration, Group, Trace
 
 
 def check(
@@ -20,13 +20,16 @@ def check(
     watermark: int = 0,
     max_model_len: int = 0,
     match_unit: int = 0,
+    groups: Sequence[Group] = (),
     operations: Sequence[AnyOperation],
 ) -> None:
     """AssertionError, with everything a reader needs, where the allocator breaks a rule.
 
     `allocator` is a name as on the command line, or an Adapter class.
     """
-    config = Configuration(blocks, block_size, prefix_cache, watermark, max_model_len, match_unit)
+    config = Configuration(
+        blocks, block_size, prefix_cache, watermark, max_model_len, match_unit, tuple(groups)
+    )
     check_trace(allocator, Trace(config, list(operations)))
 
 
@@ -51,7 +54,9 @@ def unfit(trace: Trace, target: Target) -> str | None:
     keys = {tag for o in trace.operations for tag in getattr(o, "extra_keys", ())}
     if keys - target.extra_keys:
         return f"does not tell {', '.join(sorted(keys - target.extra_keys))} keys apart"
-    options = {name for name in OPTIONS if getattr(trace.config, name)} - target.options
+    options = {
+        name for name in (*OPTIONS, "groups") if getattr(trace.config, name)
+    } - target.options
     if options:
         return f"does not honour {', '.join(sorted(options))}"
     if not trace.operations:

@@ -22,6 +22,7 @@ from kvoracle.model.check import unfit
 from kvoracle.model.child import HANG_SECONDS, run_isolated
 from kvoracle.model.engines import ENGINES
 from kvoracle.model.errors import UsageError
+from kvoracle.model.explore.command import explore
 from kvoracle.model.found import FOUND
 from kvoracle.model.random64 import parse_seed
 from kvoracle.model.registry import ALLOCATORS, Target, resolve
@@ -84,6 +85,9 @@ def fuzz(
     line = report.reproduce_line(allocator, engine, budget, plan)
     out.print(f"Reproduce with: {line}", markup=False)
     raise typer.Exit(_exit_code(target, result))
+
+
+app.command()(explore)
 
 
 @app.command()

@@ -17,14 +17,19 @@ from kvoracle.model.operations import (
     Unpin,
 )
 from kvoracle.reference import Oracle
+from kvoracle.reference.groups import GroupedKV
 
 BLOCKS_MAX = 100
 """Larger pools are emptied and not filled again: it would take too long."""
 FIRST_TOKEN = 2**40
 
 
-def drain(kv: Oracle) -> Iterator[Operation]:
-    """Operations that end all that is live, then take every block with a request of its own."""
+def drain(kv: Oracle | GroupedKV) -> Iterator[Operation]:
+    """Operations that end all that is live, then take every block with a request of its own; with
+    groups of layers as many blocks as one request can."""
+    if isinstance(kv, GroupedKV):
+        yield from _drain_groups(kv)
+        return
     yield from _end_everything(kv)
     if kv.capacity > BLOCKS_MAX:
         return
@@ -33,6 +38,17 @@ def drain(kv: Oracle) -> Iterator[Operation]:
         first = FIRST_TOKEN + number * count
         yield Create(f"fill {number}")
         yield Append(f"fill {number}", tuple(range(first, first + count)))
+
+
+def _drain_groups(kv: GroupedKV) -> Iterator[Operation]:
+    for request in [*kv.tables, *kv.preempted]:
+        yield Release(request)
+    count = 0
+    while len(kv.places(0, count + 1)) <= kv.capacity:
+        count += 1
+    if kv.capacity <= BLOCKS_MAX and count:
+        yield Create("fill")
+        yield Append("fill", tuple(range(FIRST_TOKEN, FIRST_TOKEN + count)))
 
 
 def _end_everything(kv: Oracle) -> Iterator[Operation]:

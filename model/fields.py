@@ -1,5 +1,6 @@
 """The field types of operations: what each one names, and so how both engines draw it."""
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -63,6 +64,7 @@ NAMES = {
 """The kinds that are names, and of what."""
 
 
+@cache
 def kinds(operation: type[msgspec.Struct]) -> dict[str, str]:
     """The fields of an operation and what each one names, e.g. {"parent": "request"}."""
     fields = msgspec.inspect.type_info(operation).fields  # type: ignore[attr-defined]

@@ -67,10 +67,12 @@ def as_python(trace: Trace, allocator: str) -> str:
     caching = " prefix_cache=True," if config.prefix_cache else ""
     for name in OPTIONS:
         caching += f" {name}={getattr(config, name)}," if getattr(config, name) else ""
+    caching += f" groups={config.groups!r}," if config.groups else ""
     names = sorted({type(operation).__name__ for operation in trace.operations})
     lines = [
         "from kvoracle.model.check import check",
         f"from kvoracle.model.operations import {', '.join(names)}" if names else "",
+        *["from kvoracle.model.trace import Group"] * bool(config.groups),
         "",
         f"check({allocator!r}, blocks={config.blocks}, block_size={config.block_size},{caching}"
         " operations=[",
@@ -92,6 +94,9 @@ def _operations(failure: Failure) -> str:
     pool += " with prefix cache" if config.prefix_cache else ""
     for name in OPTIONS:
         pool += f", {name} {getattr(config, name)}" if getattr(config, name) else ""
+    for number, group in enumerate(config.groups):
+        window = f", window {group.window}" if group.window else ""
+        pool += f"; group {number}: blocks of {group.block_size}{window}"
     lines = [
         f"  {index:>3}  {in_words(operation)}"
         for index, operation in enumerate(failure.trace.operations)

@@ -20,6 +20,7 @@ from kvoracle.model.adapters.base import Adapter, perform
 from kvoracle.model.memory import KVMemory, ListMemory, Stamp
 from kvoracle.model.movement import Movement, Mover, Plan, Write
 from kvoracle.model.operations import (
+    Append,
     Done,
     Operation,
     Outcome,
@@ -63,22 +64,9 @@ class Lockstep:
     def __init__(self, adapter: Adapter, make_memory: MakeMemory = ListMemory) -> None:
         self.adapter = adapter
         self.config = config = adapter.config
-        first = adapter.first_block
-        self.reference = Oracle(
-            config.blocks,
-            config.block_size,
-            first_page=first,
-            choose=self._choose,
-            in_order=adapter.reuses_in_order,
-            caching=config.prefix_cache,
-            watermark=config.watermark,
-            match_unit=config.match_unit,
-            choose_source=self._choose_source,
-            max_length=adapter.max_model_len or None,
-            value_of=attrgetter("token"),
-        )
+        self.reference = self._make_reference()
         self.lists = ListOracle()
-        self.memory = make_memory(first + config.blocks, config.block_size)
+        self.memory = make_memory(adapter.first_block + config.blocks, config.block_size)
         self.movement = Movement(self.memory)
         self.witnessed: Counter[str] = Counter()
         self._operation: Operation
@@ -93,11 +81,13 @@ class Lockstep:
         self._operation = operation
         self.answer = None
         stamped = self._stamp(operation)
+        foretold = self._foretold(operation)
         expected = self._expect(operation, stamped)
         if isinstance(expected, Rejected) and expected.reason not in self.adapter.refuses:
             return None
         actual = self._call_allocator()
         self._compare_outcomes(expected, actual)
+        self._compare_foretold(foretold, actual)
         if isinstance(expected, Rejected):
             self.witnessed.update(witnesses.REJECTIONS.intersection(self._foreseen))
         if isinstance(expected, Done):
@@ -106,6 +96,43 @@ class Lockstep:
             self._move(operation, stamped, actual, expected.hit or 0)
         self._check()
         return actual
+
+    def _make_reference(self) -> Oracle:
+        """The reference, which asks this lockstep what the allocator chose."""
+        return Oracle(
+            self.config.blocks,
+            self.config.block_size,
+            first_page=self.adapter.first_block,
+            choose=self._choose,
+            in_order=self.adapter.reuses_in_order,
+            caching=self.config.prefix_cache,
+            watermark=self.config.watermark,
+            match_unit=self.config.match_unit,
+            choose_source=self._choose_source,
+            max_length=self.adapter.max_model_len or None,
+            value_of=attrgetter("token"),
+        )
+
+    def _foretold(self, operation: Operation) -> bool | None:
+        """What the allocator says beforehand: whether an append will find room."""
+        if not isinstance(operation, Append) or not operation.tokens:
+            return None
+        life = self.reference.lives.get(operation.request)
+        if life is None or life.waiting or life.in_flight:
+            return None
+        request, count = operation.request, len(operation.tokens)
+        foretold: bool | None = self._report(_is_flag, self.adapter.can_append, request, count)
+        return foretold
+
+    def _compare_foretold(self, foretold: bool | None, actual: Outcome) -> None:
+        if foretold is None or isinstance(actual, Rejected):
+            return
+        if foretold != isinstance(actual, Done):
+            said = "yes" if foretold else "no"
+            did = outcome_in_words(actual)
+            raise self._violation(
+                "predicate", f"asked whether there is room it said {said}, yet: {did}"
+            )
 
     def _stamp(self, operation: Operation) -> Stamps:
         epoch = self.reference.epoch + 1
@@ -212,7 +239,7 @@ class Lockstep:
         return formed
 
     def _report(
-        self, is_right: Callable[[Any], bool], report: Callable[..., Any], *about: str
+        self, is_right: Callable[[Any], bool], report: Callable[..., Any], *about: Any
     ) -> Any:
         """Let the allocator report; what it raises, and a report of another shape, is a verdict."""
         try:
@@ -408,6 +435,11 @@ def _is_count(count: Any) -> bool:
     return count is None or type(count) is int
 
 
+def _is_flag(flag: Any) -> bool:
+    """yes, no or None"""
+    return flag is None or type(flag) is bool
+
+
 def _is_counts(counts: Any) -> bool:
     """a dict of block ids to whole numbers, or None"""
     if type(counts) is dict:
@@ -422,8 +454,10 @@ def _is_named_counts(counts: Any) -> bool:
     return counts is None
 
 
-def _asked(report: Callable[..., Any], about: Sequence[str]) -> str:
+def _asked(report: Callable[..., Any], about: Sequence[Any]) -> str:
     """What a report was asked for: `free_blocks`, or `the table of 'a'`."""
+    if len(about) > 1:
+        return f"room for {about[1]} tokens of {about[0]!r}"
     if about:
         return f"the table of {about[0]!r}"
     return f"its {getattr(report, '__name__', 'report').replace('_', ' ')}"

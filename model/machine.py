@@ -33,7 +33,7 @@ from kvoracle.model.operations import Admit, Create, LookUp, Operation, Receive
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Failure, Tally, kind_of, run, start
 from kvoracle.model.shrink import shrink
-from kvoracle.model.trace import Configuration, Trace
+from kvoracle.model.trace import Configuration, Group, Trace
 from kvoracle.model.walk import EXTRA_KEYS, REQUEST_NAMES, STEP_NAMES, TRANSFER_NAMES
 
 STEPS = 100
@@ -81,6 +81,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         watermark=st.runner().flatmap(lambda machine: machine.option("watermark")),
         match_unit=st.runner().flatmap(lambda machine: machine.option("match_unit")),
         max_blocks=st.runner().flatmap(lambda machine: machine.option("max_model_len")),
+        groups=st.runner().flatmap(lambda machine: machine.groups()),
         prompt_blocks=st.integers(1, 2),
         prompt_rest=st.integers(0, 1),
     )
@@ -92,6 +93,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         watermark: int,
         match_unit: int,
         max_blocks: int,
+        groups: tuple[Group, ...],
         prompt_blocks: int,
         prompt_rest: int,
     ) -> None:
@@ -103,6 +105,7 @@ class AllocatorMachine(RuleBasedStateMachine):
             max_blocks * (blocks * block_size - 1),
             match_unit,
         )
+        config = config.with_groups(groups) if groups else config
         self.trace = Trace(config, [])
         self.trace.origin = dict(self.collected.origin)
         try:
@@ -110,7 +113,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         except Violation as violation:
             self._fail(violation)
             raise
-        prompt = self.fresh(prompt_blocks * block_size + prompt_rest)
+        prompt = self.fresh(prompt_blocks * config.block_size + prompt_rest)
         for request in REQUEST_NAMES[:2]:
             self.step(Admit(request, prompt) if prefix_cache else Create(request))
 
@@ -150,6 +153,12 @@ class AllocatorMachine(RuleBasedStateMachine):
     def option(self, name: str) -> st.SearchStrategy[int]:
         """Whether an optional field of the configuration is used."""
         return st.sampled_from((0,) * 7 + (1,)) if name in self.target.options else st.just(0)
+
+    def groups(self) -> st.SearchStrategy[tuple[Group, ...]]:
+        if "groups" not in self.target.options:
+            return st.just(())
+        one = st.builds(Group, st.sampled_from((1, 2, 4)), st.sampled_from((0, 0, 1, 2, 3, 5, 6)))
+        return st.lists(one, min_size=1, max_size=3).map(tuple)
 
     def extra_keys(self) -> st.SearchStrategy[dict[str, str]]:
         known = [keys for keys in EXTRA_KEYS if keys.keys() <= self.target.extra_keys]

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from kvoracle.model.adapters.impl import ImplAdapter
 from kvoracle.model.child import Child, ChildError, Send
 from kvoracle.model.engines import ENGINES, Share, hunt
 from kvoracle.model.mutants import MUTANTS, Mutant
@@ -86,7 +85,7 @@ def save(caught: list[Caught], folder: Path) -> list[Path]:
     for name, failure in shortest.items():
         mutant = mutant_named(name)
         trace = msgspec.structs.replace(
-            with_expected(failure.trace, ImplAdapter),
+            with_expected(failure.trace, mutant.adapter),
             flags=list(mutant.bugs),
             notes={"mutant": name, "wrong": mutant.wrong, "rule": failure.rule},
             origin={},

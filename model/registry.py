@@ -33,6 +33,10 @@ VLLM = (
 
 ALLOCATORS = {
     "impl": Known("kvoracle.model.adapters.impl:ImplAdapter", "this project's own allocator"),
+    "impl-groups": Known(
+        "kvoracle.model.adapters.impl_groups:ImplGroupsAdapter",
+        "this project's own allocator for groups of layers: windows, several block sizes",
+    ),
     "impl-token": Known(
         "kvoracle.model.adapters.impl_token:ImplTokenAdapter",
         "this project's own token pool, as in SGLang",
@@ -42,8 +46,25 @@ ALLOCATORS = {
         "the baseline: max_model_len slots reserved a request",
     ),
     "vllm": Known("kvoracle.model.adapters.vllm:VllmAdapter", "vLLM's KVCacheManager", VLLM),
+    "vllm-in-order": Known(
+        "kvoracle.model.adapters.vllm:VllmInOrderAdapter",
+        "vLLM's KVCacheManager, and the order in which it reuses blocks",
+        VLLM,
+    ),
+    "vllm-groups": Known(
+        "kvoracle.model.adapters.vllm_groups:VllmGroupsAdapter",
+        "vLLM's KVCacheManager for groups of layers: windows, several block sizes",
+        VLLM,
+    ),
+    "vllm-groups-dense": Known(
+        "kvoracle.model.adapters.vllm_groups:VllmDenseGroupsAdapter",
+        "the same, keeping what every possible hit in a window needs",
+        VLLM,
+    ),
     "vllm-blockpool": Known(
-        "kvoracle.model.adapters.vllm:VllmBlockPoolAdapter", "vLLM's BlockPool alone", VLLM
+        "kvoracle.model.adapters.vllm_blockpool:VllmBlockPoolAdapter",
+        "vLLM's BlockPool alone",
+        VLLM,
     ),
     "sglang": Known(
         "kvoracle.model.adapters.sglang:SGLangPagedAdapter",

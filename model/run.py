@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kvoracle.model.drain import drain
+from kvoracle.model.grouped_lockstep import GroupedLockstep
 from kvoracle.model.lockstep import Factory, Lockstep, MakeMemory, Violation
 from kvoracle.model.memory import ListMemory
 from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks
@@ -111,7 +112,8 @@ def start(factory: Factory, trace: Trace, make_memory: MakeMemory = ListMemory) 
         raise Violation("exception", said) from error
     if not hasattr(adapter, "config"):
         adapter.config = trace.config
-    return Lockstep(adapter, make_memory)
+    kind = GroupedLockstep if "groups" in adapter.options else Lockstep
+    return kind(adapter, make_memory)
 
 
 class Judged:

@@ -11,7 +11,7 @@ import msgspec
 from kvoracle.model.fields import LISTS, NAMES, NUMBERS, TOKEN_LISTS, kinds
 from kvoracle.model.operations import AnyOperation, Operation
 from kvoracle.model.run import EXPECTED_OUTCOME, Failure
-from kvoracle.model.trace import OPTIONS, Configuration, Trace
+from kvoracle.model.trace import OPTIONS, Configuration, Group, Trace
 
 Fails = Callable[[Trace], Failure | None]
 RUNS_MAX = 5_000
@@ -108,20 +108,32 @@ def _simplify_operations(search: _Search) -> None:
 
 
 def _simpler(operation: AnyOperation) -> Iterator[Operation]:
-    fields = kinds(type(operation))
-    for name, kind in fields.items():
-        value = getattr(operation, name)
+    for name, kind in kinds(type(operation)).items():
         if kind in NUMBERS:
-            least = 1 if kind == "workers" else 0
-            for smaller in dict.fromkeys((least, value // 2, value - 1)):
-                if least <= smaller < value:
-                    yield msgspec.structs.replace(operation, **{name: smaller})
-        elif kind == "extra keys" and value:
-            yield msgspec.structs.replace(operation, **{name: {}})
-    lists = [name for name, kind in fields.items() if kind in LISTS]
-    if not lists:
-        return
-    longest = len(getattr(operation, lists[0]))
+            yield from _with_smaller(operation, name, least=1 if kind == "workers" else 0)
+        elif kind == "extra keys":
+            yield from _with_fewer_keys(operation, name)
+    yield from _with_shorter_lists(operation)
+
+
+def _with_smaller(operation: AnyOperation, name: str, least: int) -> Iterator[Operation]:
+    value = getattr(operation, name)
+    for smaller in dict.fromkeys((least, value // 2, value - 1)):
+        if least <= smaller < value:
+            yield msgspec.structs.replace(operation, **{name: smaller})
+
+
+def _with_fewer_keys(operation: AnyOperation, name: str) -> Iterator[Operation]:
+    keys = getattr(operation, name)
+    for tag in keys:
+        fewer = {other: text for other, text in keys.items() if other != tag}
+        yield msgspec.structs.replace(operation, **{name: fewer})
+
+
+def _with_shorter_lists(operation: AnyOperation) -> Iterator[Operation]:
+    """Lists of one operation go together, e.g. the requests of a batch and their tokens."""
+    lists = [name for name, kind in kinds(type(operation)).items() if kind in LISTS]
+    longest = len(getattr(operation, lists[0])) if lists else 0
     for count in (1, longest // 2, longest - 1):
         if 0 < count < longest:
             for part in (slice(count), slice(longest - count, longest)):
@@ -141,21 +153,44 @@ def _merge_names(search: _Search) -> None:
 
 def _reduce_pool(search: _Search) -> None:
     """Fewer blocks, smaller blocks, and smaller blocks with as many fewer tokens."""
-    size = search.best.trace.config.block_size
     for option in (*OPTIONS, "prefix_cache"):
         off = type(getattr(search.best.trace.config, option))()
         config = msgspec.structs.replace(search.best.trace.config, **{option: off})
         if config != search.best.trace.config:
             search.improves(msgspec.structs.replace(search.best.trace, config=config))
-    if any(
+    _reduce_groups(search)
+    size = search.best.trace.config.block_size
+    if not search.best.trace.config.groups and any(
         search.improves(_scaled(search.best.trace, smaller, size)) for smaller in range(1, size)
     ):
         return
-    for field in ("block_size", "blocks"):
+    for field in ("block_size", "blocks")[bool(search.best.trace.config.groups) :]:
         for value in range(1, getattr(search.best.trace.config, field)):
-            config = msgspec.structs.replace(search.best.trace.config, **{field: value})
+            config = _resized(search.best.trace.config, **{field: value})
             if search.improves(msgspec.structs.replace(search.best.trace, config=config)):
                 break
+
+
+def _reduce_groups(search: _Search) -> None:
+    """Fewer groups, smaller blocks, smaller windows or none."""
+
+    def improves_with(groups: tuple[Group, ...]) -> bool:
+        config = search.best.trace.config.with_groups(groups)
+        return search.improves(msgspec.structs.replace(search.best.trace, config=config))
+
+    while any(map(improves_with, _simpler_groups(search.best.trace.config.groups))):
+        pass
+
+
+def _simpler_groups(groups: tuple[Group, ...]) -> Iterator[tuple[Group, ...]]:
+    for index, group in enumerate(groups):
+        before, after = groups[:index], groups[index + 1 :]
+        if len(groups) > 1 or group.window == 0:
+            yield before + after
+        for size in range(1, group.block_size):
+            yield (*before, Group(size, group.window), *after)
+        for window in range(group.window):
+            yield (*before, Group(group.block_size, window), *after)
 
 
 def _resized(config: Configuration, **sizes: int) -> Configuration:

@@ -1,5 +1,6 @@
 """A trace: a configuration and a list of operations, in JSON.  The one currency of the house."""
 
+import math
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,11 +19,22 @@ SLOTS_MAX = 4_194_304
 PROBLEM_LENGTH_MAX = 300
 
 
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A group of layers: token slots in each of its blocks, and how many tokens a query sees, itself
+    included (`window`; 0 is all)."""
+
+    block_size: Annotated[int, Meta(ge=1, le=BLOCK_SIZE_MAX)]
+    window: Annotated[int, Meta(ge=0)] = 0
+
+
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A pool: how many usable blocks, how many token slots in each, whether it caches prefixes, and
     how many blocks it keeps free of requests that begin with a prompt (`watermark`), and how many
     tokens a request may have (`max_model_len`; 0 is no limit), and the number of tokens in which
-    prefixes are matched (`match_unit`, which divides `block_size`; 0 is whole blocks)."""
+    prefixes are matched (`match_unit`, which divides `block_size`; 0 is whole blocks).
+
+    With `groups` of layers the pool serves them all, and `block_size` is the least common multiple of
+    theirs, where prefixes are matched."""
 
     blocks: Annotated[int, Meta(ge=1)]
     block_size: Annotated[int, Meta(ge=1, le=BLOCK_SIZE_MAX)]
@@ -30,12 +42,28 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     watermark: Annotated[int, Meta(ge=0)] = 0
     max_model_len: Annotated[int, Meta(ge=0)] = 0
     match_unit: Annotated[int, Meta(ge=0)] = 0
+    groups: tuple[Group, ...] = ()
 
     def __post_init__(self) -> None:
         if self.blocks * self.block_size > SLOTS_MAX:
             raise ValueError(f"a pool has at most {SLOTS_MAX:,} slots")
         if self.match_unit and self.block_size % self.match_unit:
             raise ValueError(f"match_unit {self.match_unit} does not divide {self.block_size}")
+        multiple = math.lcm(*(group.block_size for group in self.layer_groups))
+        if self.block_size != multiple:
+            raise ValueError(
+                f"block_size {self.block_size} is not {multiple}, the groups' multiple"
+            )
+
+    @property
+    def layer_groups(self) -> tuple[Group, ...]:
+        """The groups; one of full attention where none are given."""
+        return self.groups or (Group(self.block_size),)
+
+    def with_groups(self, groups: tuple[Group, ...]) -> "Configuration":
+        """The same pool for these groups."""
+        sizes = [group.block_size for group in groups] or [self.block_size]
+        return msgspec.structs.replace(self, groups=groups, block_size=math.lcm(*sizes))
 
 
 OPTIONS = ("watermark", "max_model_len", "match_unit")

@@ -5,7 +5,6 @@ Each walk draws its own weights: some operations are switched off and the rest a
 k*B + 1, because that is where allocators break.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -36,11 +35,13 @@ from kvoracle.model.operations import (
     Send,
     Tick,
     Trim,
+    Unpin,
     Use,
 )
 from kvoracle.model.random64 import Random64
-from kvoracle.model.trace import OPTIONS, Configuration, Trace
-from kvoracle.reference import Oracle, Rejected
+from kvoracle.model.trace import OPTIONS, Configuration, Group, Trace
+from kvoracle.reference import Oracle, Rejected, group_records
+from kvoracle.reference.groups import GroupedKV
 
 REQUEST_NAMES = tuple("abcdefgh")
 TRANSFER_NAMES = ("t1", "t2", "t3", "t4")
@@ -60,7 +61,25 @@ EXTRA_KEYS: tuple[dict[str, str], ...] = (
 ANY_BLOCK_SIZE = range(1, 4097)
 ANY_EXTRA_KEYS = frozenset({"adapter", "salt", "image"})
 REDRAWS = 4
+GROUP_SIZES = ((1, 2, 4), (1, 2, 4), (1, 3), (2, 3, 4))
 TARGETS = frozenset({"reserving", "looked up", "preempted", "step", "transfer"})
+ENDERS: dict[type[Operation], str] = {
+    Release: "request",
+    Unpin: "transfer",
+    Acknowledge: "transfer",
+    Cancel: "looked up",
+    EndStep: "step",
+}
+"""What gives room, and what it ends."""
+LIVE = {
+    "request": "tables",
+    "looked up": "lookups",
+    "preempted": "preempted",
+    "step": "steps",
+    "transfer": "transfers",
+}
+"""Where the reference keeps what there is of a kind; that of groups of layers knows fewer kinds."""
+
 RARE: frozenset[type[Operation]] = frozenset({ChangeWeights, FailStep, Reset, Tick})
 """What undoes much at once."""
 TOGETHER: tuple[frozenset[type[Operation]], ...] = (
@@ -91,6 +110,8 @@ def walk(
     if Admit in operations:
         config = msgspec.structs.replace(config, prefix_cache=random.below(4) > 0)
     config = msgspec.structs.replace(config, **_options(random, config, options))
+    if "groups" in options:
+        config = _with_groups(random, config)
     weights = _weights(random, operations)
     drawing = _Drawing(random, config, extra_keys)
     drawn_steps = 2_000 if random.below(64) == 0 else 20 + random.below(180)
@@ -124,6 +145,44 @@ def _options(random: Random64, config: Configuration, names: frozenset[str]) -> 
     return drawn
 
 
+def _with_groups(random: Random64, config: Configuration) -> Configuration:
+    """One to three groups, and blocks for one to four runs of tokens in all of them."""
+    sizes = GROUP_SIZES[random.below(len(GROUP_SIZES))]
+    grouped = config.with_groups(
+        tuple(_group(random, sizes[random.below(len(sizes))]) for _ in range(1 + random.below(3)))
+    )
+    share = _blocks_a_run(grouped)
+    return msgspec.structs.replace(grouped, blocks=share + random.below(3 * share + 1))
+
+
+def _group(random: Random64, size: int) -> Group:
+    """Half of them see all tokens, or one; the others less than a block, or some blocks and a part."""
+    windows = (0, 0, 1, 1 + random.below(size), size * (1 + random.below(3)))
+    kind = random.below(len(windows) + 1)
+    return Group(size, windows[kind] if kind < len(windows) else size + 1 + random.below(2 * size))
+
+
+def _blocks_a_run(config: Configuration) -> int:
+    """How many blocks `block_size` tokens take in all groups."""
+    return sum(config.block_size // group.block_size for group in config.layer_groups)
+
+
+def _foresight(config: Configuration) -> Oracle:
+    if config.groups:
+        groups = [group_records.Group(g.block_size, g.window) for g in config.groups]
+        kv = GroupedKV(config.blocks, groups, caching=config.prefix_cache)
+        # No operation is drawn but those of the allocator, and these it has.
+        return cast(Oracle, kv)
+    return Oracle(
+        config.blocks,
+        config.block_size,
+        caching=config.prefix_cache,
+        watermark=config.watermark,
+        match_unit=config.match_unit,
+        max_length=config.max_model_len or None,
+    )
+
+
 def _weights(
     random: Random64, operations: Sequence[type[Operation]]
 ) -> list[tuple[type[Operation], int]]:
@@ -136,7 +195,7 @@ def _weights(
     for operation in operations:
         weight, is_on = 1 << random.below(6), random.below(4) > 0
         if operation in together:
-            is_on = operation not in off
+            is_on, weight = operation not in off, 2 * weight
         if operation in RARE:
             weight = max(weight // 8, 1)
         if operation in (Append, Admit):
@@ -152,14 +211,8 @@ class _Drawing:
     def __init__(self, random: Random64, config: Configuration, extra_keys: frozenset[str]) -> None:
         self.below = random.below
         self.block_size = config.block_size
-        self.foresight = Oracle(
-            config.blocks,
-            config.block_size,
-            caching=config.prefix_cache,
-            watermark=config.watermark,
-            match_unit=config.match_unit,
-            max_length=config.max_model_len or None,
-        )
+        self.blocks_a_run = _blocks_a_run(config)
+        self.foresight = _foresight(config)
         self.keys = [keys for keys in EXTRA_KEYS if keys.keys() <= extra_keys]
         few = random.below(4) > 0
         self.request_names = REQUEST_NAMES if few else MANY_REQUEST_NAMES
@@ -168,14 +221,20 @@ class _Drawing:
         self.tokens = 0
         self.request = ""
         self.transfer = ""
+        self.is_starved = False
 
     def operation(self, weights: list[tuple[type[Operation], int]]) -> AnyOperation:
         """Draw one operation and foresee what it does."""
         chosen = self._next(weights)
         fields = {name: _DRAWS[kind](self) for name, kind in _KINDS[chosen]}
         operation = chosen(**fields)
-        with contextlib.suppress(MemoryError, Rejected):
+        self.is_starved = False
+        try:
             operation.perform(self.foresight, operation.writes())
+        except MemoryError:
+            self.is_starved = True
+        except Rejected:
+            pass
         return cast(AnyOperation, operation)
 
     def new_request(self) -> str:
@@ -237,7 +296,7 @@ class _Drawing:
         """Mostly one that is awaited."""
         transfer = self.foresight.transfers.get(self.transfer)
         awaited = sorted(transfer.awaited - transfer.acknowledged) if transfer else []
-        if awaited and self.below(4) > 0:
+        if awaited and self.below(2) > 0:
             return awaited[self.below(len(awaited))]
         return self.below(4)
 
@@ -271,7 +330,7 @@ class _Drawing:
         if draw < 32:
             count = 1 + self.below(2 * size)
         else:
-            far = len(self.foresight.takeable()) + 1 if draw < 40 else 2
+            far = len(self.foresight.takeable()) // self.blocks_a_run + 1 if draw < 40 else 2
             edge = size * (1 + self.below(far)) - 1 + self.below(3)
             count = max(edge - length % size, 1)
         return self._repeated(count) or self._fresh_tokens(count)
@@ -285,7 +344,8 @@ class _Drawing:
         return prompt[len(content) :][:count] if is_start else ()
 
     def a_prompt(self) -> tuple[int, ...]:
-        """A new prompt, or an earlier one or what a live request holds, cut short or made longer."""
+        """A new prompt, or an earlier one or what a live request holds, cut short or made longer; mostly
+        one that leaves the pool room for another."""
         known = self.prompts + [self._content(name) for name in self.foresight.tables]
         size = self.block_size
         if not known or self.below(8) == 0:
@@ -295,6 +355,9 @@ class _Drawing:
             kept = kept[: 1 + self.below(max(len(kept), 1))] if self.below(4) == 0 else kept
             added = self.below(2 * size) if self.below(2) else -len(kept) % size
             prompt = kept + self._fresh_tokens(added) or self._fresh_tokens(1)
+        if self.below(4) > 0:
+            runs = self.foresight.capacity // self.blocks_a_run
+            prompt = prompt[: max(size + 1, runs * size * 2 // 3)]
         self.prompts = [prompt, *self.prompts[:3]]
         return prompt
 
@@ -319,18 +382,25 @@ class _Drawing:
         return tuple(range(first, first + count))
 
     def _next(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
-        """By weight; but a pool that is full is often given room, or nothing else would happen."""
-        if not (self.foresight.tables or self.foresight.lookups or self.foresight.preempted):
+        """By weight; but a pool that is too full is often given room, or nothing else would happen."""
+        if not any(map(self._live, ("request", "looked up", "preempted"))):
             return self._first(weights)
-        is_full = not self.foresight.free and not self.foresight.takeable()
-        if is_full and self.below(2) == 0 and Release in [operation for operation, _ in weights]:
-            return Release
+        is_full = self.is_starved or not self.foresight.takeable()
+        if is_full and self.below(2) == 0:
+            enders = [operation for operation, _ in weights if self._can_end(operation)]
+            if enders:
+                return enders[self.below(len(enders))]
         return self._with_target(weights)
 
     def _first(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
         """With nothing live, begin something."""
         beginnings = [operation for operation, _ in weights if operation in (Create, Admit)]
         return beginnings[self.below(len(beginnings))] if len(beginnings) > 1 else beginnings[0]
+
+    def _can_end(self, operation: type[Operation]) -> bool:
+        """Whether there is something that an operation ends, which may hold blocks."""
+        kind = ENDERS.get(operation)
+        return bool(kind and (self._live(kind)))
 
     def _with_target(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
         """By weight, and drawn again where there is nothing that the operation could be about."""
@@ -342,16 +412,9 @@ class _Drawing:
 
     def _live(self, kind: str) -> list[str]:
         """What there is of a kind."""
-        kv = self.foresight
         if kind == "reserving":
-            return [request for request, life in kv.lives.items() if life.reserved]
-        live: dict[str, list[str]] = {
-            "looked up": list(kv.lookups),
-            "preempted": list(kv.preempted),
-            "step": list(kv.steps),
-            "transfer": list(kv.transfers),
-        }
-        return live[kind]
+            return [request for request, life in self.foresight.lives.items() if life.reserved]
+        return list(getattr(self.foresight, LIVE[kind], ()))
 
     def _weighted(self, weights: list[tuple[type[Operation], int]]) -> type[Operation]:
         mark = self.below(sum(weight for _, weight in weights))

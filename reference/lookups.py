@@ -37,6 +37,7 @@ class LookUpKV(PrefixCachedKV):
         # take
         keys = extra_keys_of(extra_keys or {})
         hits = Hits(self.hits_of(keys, self.values_of(tokens)).whole)
+        self._check_capacity(0, None)
         pages = self._take_hits(request, hits)
         # record
         self.lookups[request] = LookUp(tokens, keys, pages)
@@ -91,7 +92,7 @@ class LookUpKV(PrefixCachedKV):
         return self.lookups[request]
 
     def _end_lookup(self, request: str) -> list[int]:
-        pages = self.lookups.pop(request).pages
+        pages = list(self.lookups.pop(request).pages)
         for page in pages:
             self.pages[page].holds.remove(("lookup", request))
         return pages

@@ -28,8 +28,8 @@ class PagedKV:
 
     Pages are named `first_page`, `first_page + 1`, ...: engines that reserve page 0 say 1.
     `choose(request, positions)` returns the pages taken for those positions of the request's
-    table; without it the smallest free pages are taken.  With `in_order` they must be those that
-    `reuse_order` names first.  A request has at most `max_length` tokens.  Out of pages is a
+    table; without it the smallest free pages are taken.  With `in_order` they must be, and are,
+    those that `reuse_order` names first.  A request has at most `max_length` tokens.  Out of pages is a
     MemoryError.
     """
 
@@ -64,7 +64,7 @@ class PagedKV:
         """The pages that the call under way takes, and those that it may take them from."""
         self.in_order = in_order
         self.max_length = max_length
-        self._choose = choose or self._smallest
+        self._choose = choose
 
     def create(self, request: str) -> None:
         """Begin a request with an empty table."""
@@ -251,11 +251,13 @@ class PagedKV:
         self._extend(table, request, fresh)
         self.lives[request].reserved = max(self.lives[request].reserved, count)
 
-    def _smallest(self, _request: str, positions: list[int]) -> list[int]:
-        return sorted(self.takeable())[: len(positions)]
+    def _own_choice(self, _request: str, positions: list[int]) -> list[int]:
+        takeable = self.reuse_order() if self.in_order else sorted(self.takeable())
+        return takeable[: len(positions)]
 
     def _take(self, request: str, positions: list[int]) -> list[int]:
-        taken = list(self._choose(request, positions)) if positions else []
+        choose = self._choose or self._own_choice
+        taken = list(choose(request, positions)) if positions else []
         if len(taken) != len(positions):
             raise WrongChoice(f"{len(positions)} blocks were needed and {len(taken)} taken")
         takeable = set(self.takeable())

@@ -64,7 +64,7 @@ class PrefixCachedKV(PagedKV):
         self.caching = caching
         self.watermark = watermark
         self.match_unit = match_unit or block_size
-        self._choose_source = choose_source or self._best_source
+        self._choose_source = choose_source
         self.value_of = value_of
         self.index: dict[int, Identity] = {}
         self.epoch = 0
@@ -242,7 +242,7 @@ class PrefixCachedKV(PagedKV):
         if hits.partial is None:
             return []
         fitting = self.beginning_with(hits.partial)
-        source = self._choose_source(request, fitting)
+        source = (self._choose_source or self._best_source)(request, fitting)
         if source not in fitting:
             said = f"{describe(self, source)} was copied for {request!r} and holds another prefix"
             raise WrongChoice(said, source)
@@ -285,7 +285,7 @@ class PrefixCachedKV(PagedKV):
         """The pages that the allocator hit, each published as exactly this part of the prompt."""
         if not hits.whole:
             return []
-        if self._choose == self._smallest:
+        if self._choose is None:
             return [self._best_source(request, self.holding(whole)) for whole in hits.whole]
         hit = list(self._choose(request, list(range(len(hits.whole)))))
         for page, identity in zip(hit, hits.whole, strict=True):

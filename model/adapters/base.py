@@ -37,6 +37,10 @@ class Adapter:
     unreachable: ClassVar[frozenset[str]] = frozenset()
     """The witnesses that it cannot meet by what it is, and that no campaign may ask of it."""
 
+    finds_longest_hits: ClassVar[bool] = True
+    """Whether a prompt is promised the longest hit that all groups of layers can serve; without it any
+    hit that they can serve will do, also none.  Only adapters with "groups" may decline it."""
+
     reuses_in_order: ClassVar[bool] = False
     """Whether it promises the order of reuse: blocks without an entry first, the one freed last
     first; then idle ones, the one that became idle first first; of a table its tail first."""
@@ -61,8 +65,16 @@ class Adapter:
         return None
 
     def table(self, request: str) -> Sequence[int]:
-        """The block ids of a live request, in order, `ceil(length / block_size)` of them."""
+        """The block ids of a live request, in order, `ceil(length / block_size)` of them.
+
+        With groups of layers one table after the other, 0 where no later query looks; and the slots
+        of an outcome likewise, each in the block size of its group."""
         raise NotImplementedError
+
+    def can_append(self, request: str, count: int) -> bool | None:  # noqa: ARG002
+        """Whether the allocator says that an append of so many tokens would find room now; None when
+        it does not say."""
+        return None
 
     def free_blocks(self) -> int | None:
         """How many blocks the allocator says are free; None when it keeps no count."""

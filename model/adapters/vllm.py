@@ -1,241 +1,294 @@
-"""vLLM's allocators: `BlockPool` alone, and the `KVCacheManager` on top of it, which caches prefixes.
+"""vLLM's `KVCacheManager` for one group of full-attention layers, called as its scheduler calls it.
 
 Importing this module imports the engine, so an absent engine is an ImportError here.  The methods
-used are those of vLLM 0.33.0; tests/engines/test_vllm_drift.py names them.
+used are those of vLLM 0.33.0; tests/engines/test_vllm_drift.py names them, and docs/engines.md says
+what is left out and why.
 
-vLLM rejects almost no misuse (a block may be freed twice, an unknown request freed), so the adapters
-promise one refusal only: the manager resets no cache while blocks are in use.  Block 0 is vLLM's
-null block and never handed out.
+vLLM rejects almost no misuse (an unknown request may be freed), so one refusal only is promised: no
+cache is reset while blocks are in use.
 """
 
-import logging
-from collections.abc import Sequence
-from itertools import chain
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from vllm.sampling_params import SamplingParams
-from vllm.utils.hashing import sha256
-from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_manager import KVCacheManager
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-from vllm.v1.request import Request, RequestStatus
+from vllm.v1.request import RequestStatus
 
-from kvoracle.model.adapters.base import Adapter
-from kvoracle.model.fields import TOKENS_MAX
-from kvoracle.model.operations import Done, Outcome, OutOfBlocks, Rejected
+from kvoracle.model.adapters.vllm_blockpool import NULL_BLOCKS, OnBlockPool
+from kvoracle.model.adapters.vllm_requests import NO_KEYS, Requests
+from kvoracle.model.fields import COUNT_MAX, TOKENS_MAX
+from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration
 
-NULL_BLOCKS = 1
-LOOKS_UP_ITS_PROMPT = SamplingParams()
-LOOKS_UP_NOTHING = SamplingParams(skip_reading_prefix_cache=True)
-
-init_none_hash(sha256)  # the seed of every hash chain; the engine does this as it starts
-# Each reset would be a line on the terminal; here it is an outcome.
-logging.getLogger("vllm.v1.core.block_pool").setLevel(logging.ERROR)
+ENDS = frozenset({"release", "release_each"})
+BEFORE_ITS_FIRST_TOKEN = ENDS | {"append", "append_each"}
+FULL_BLOCKS_ONLY = frozenset({"pin", "send"})
 
 
-class _OnBlockPool(Adapter):
-    """What both adapters have in common: a `BlockPool` to count in, and the decode step."""
+class _Transfer(NamedTuple):
+    """Blocks that a connector has touched, who is still to report, and the request that it loads."""
 
-    first_block: ClassVar[int] = NULL_BLOCKS
-    pool: Any
-
-    def append(self, request: str, tokens: Sequence[int]) -> Outcome:
-        raise NotImplementedError
-
-    def append_each(self, requests: Sequence[str], tokens: Sequence[int]) -> Outcome:
-        """As vLLM's scheduler does: one request after the other."""
-        step = Done()
-        for request, token in zip(requests, tokens, strict=True):
-            outcome = self.append(request, (token,))
-            if isinstance(outcome, Done):
-                step.copies += outcome.copies
-            else:
-                step.refused.append(request)
-        return step
-
-    def free_blocks(self) -> int:
-        count: int = self.pool.get_num_free_blocks()
-        return count
-
-    def holders(self) -> dict[int, int]:
-        return {
-            block.block_id: block.ref_cnt
-            for block in self.pool.blocks
-            if block.ref_cnt != 0 and not block.is_null
-        }
+    blocks: Sequence[Any]
+    awaited: set[int]
+    loads: Any = None
 
 
-class VllmBlockPoolAdapter(_OnBlockPool):
-    """`BlockPool` alone: the tables are kept here, as its callers keep theirs.
-
-    A fork and a pin touch every block once more; what is not writable is copied first, as the
-    managers do for a partial prefix hit.  What a prompt hits, and what is published, the managers
-    decide, so there is no `admit` here.
-    """
-
-    def __init__(self, config: Configuration) -> None:
-        super().__init__(config)
-        self.pool = BlockPool(
-            config.blocks + NULL_BLOCKS, enable_caching=False, hash_block_size=config.block_size
-        )
-        self.tables: dict[str, list[Any]] = {}
-        self.lengths: dict[str, int] = {}
-        self.transfers: dict[str, list[Any]] = {}
-
-    def create(self, request: str) -> None:
-        self.tables[request] = []
-        self.lengths[request] = 0
-
-    def append(self, request: str, tokens: Sequence[int]) -> Outcome:
-        table, length = self.tables[request], self.lengths[request] + len(tokens)
-        copied = self._tail_to_copy(request)
-        fresh = -(-length // self.config.block_size) - len(table)
-        # `get_new_blocks` raises when it is asked for too many; its callers count first.
-        if fresh + len(copied) > self.pool.get_num_free_blocks():
-            return OutOfBlocks()
-        copies = [(tail.block_id, self._redirect_tail(table)) for tail in copied]
-        table += self.pool.get_new_blocks(fresh)
-        self.lengths[request] = length
-        return Done(copies=copies)
-
-    def fork(self, parent: str, child: str) -> None:
-        self.pool.touch(self.tables[parent])
-        self.tables[child] = list(self.tables[parent])
-        self.lengths[child] = self.lengths[parent]
-
-    def pin(self, request: str, transfer: str) -> None:
-        self.pool.touch(self.tables[request])
-        self.transfers[transfer] = list(self.tables[request])
-
-    def unpin(self, transfer: str) -> None:
-        self.pool.free_blocks(reversed(self.transfers.pop(transfer)))
-
-    def release(self, request: str) -> None:
-        self.release_each((request,))
-
-    def release_each(self, requests: Sequence[str]) -> None:
-        """One call, which names a block once for each of the requests that hold it.
-
-        That is within the contract of `free_blocks`: it gives up one reference a mention, and the
-        block joins the free list at the last one only.
-        """
-        tables = [self.tables.pop(request) for request in requests]
-        self.pool.free_blocks(chain.from_iterable(reversed(table) for table in tables))
-        for request in requests:
-            del self.lengths[request]
-
-    def table(self, request: str) -> Sequence[int]:
-        return [block.block_id for block in self.tables[request]]
-
-    def _tail_to_copy(self, request: str) -> list[Any]:
-        """The partial last block, if others hold it too."""
-        if self.lengths[request] % self.config.block_size == 0:
-            return []
-        tail = self.tables[request][-1]
-        return [] if self.pool.is_block_writable(tail) else [tail]
-
-    def _redirect_tail(self, table: list[Any]) -> int:
-        shared, (table[-1],) = table[-1], self.pool.get_new_blocks(1)
-        self.pool.free_blocks([shared])
-        destination: int = table[-1].block_id
-        return destination
-
-
-class VllmAdapter(_OnBlockPool):
-    """`KVCacheManager` for one group of full-attention layers, called as the scheduler calls it.
+class VllmManagerAdapter(OnBlockPool):
+    """The manager; its scheduler and a connector are played here.
 
     A vLLM request has a prompt, so one that was only created begins with the first append that finds
-    room, and is told to skip the lookup: it hits nothing, and publishes as any other.  The manager
-    can neither fork a request nor pin one for a transfer.  The watermark is 0, its default: no
-    block is kept back.
+    room: it looks up nothing and knows no watermark, and publishes as any other.
     """
 
-    refuses = frozenset({"blocks in use"})
+    extra_keys: ClassVar[frozenset[str]] = frozenset({"adapter", "salt", "image"})
+    options: ClassVar[frozenset[str]] = frozenset({"watermark"})
+    unreachable: ClassVar[frozenset[str]] = frozenset(
+        {
+            "append copies a pinned tail of its only owner",
+            "a stale acknowledgement is refused",
+            "a second acknowledgement of a worker is refused",
+        }
+    )
 
     def __init__(self, config: Configuration) -> None:
         super().__init__(config)
         self.manager = KVCacheManager(
             _kv_cache_config(config),
             # `allocate_slots` silently gives fewer slots beyond this; the scheduler stays below.
-            max_model_len=config.blocks * config.block_size + TOKENS_MAX,
+            max_model_len=config.blocks * config.block_size + max(TOKENS_MAX, COUNT_MAX),
             scheduler_block_size=config.block_size,
             hash_block_size=config.block_size,
             enable_caching=config.prefix_cache,
-        )
-        self.hasher = (
-            get_request_block_hasher(config.block_size, sha256) if config.prefix_cache else None
+            log_stats=True,
+            watermark=_watermark(config),
         )
         self.pool = self.manager.block_pool
+        self.new = Requests(config)
         self.requests: dict[str, Any] = {}
+        self.transfers: dict[str, _Transfer] = {}
+        self.counted = {"queried_tokens": 0, "hit_tokens": 0}
+
+    def can_try(self, operation: Operation) -> bool:
+        """As far as vLLM's own callers go."""
+        return super().can_try(operation) and all(
+            self._is_in_contract(operation.verb, self.requests[name])
+            for name in _named(operation)
+            if name in self.requests
+        )
 
     def create(self, request: str) -> None:
         self.requests[request] = None
 
-    def admit(self, request: str, prompt: Sequence[int]) -> Outcome:
-        hit = self._begin(request, prompt, LOOKS_UP_ITS_PROMPT)
-        return OutOfBlocks() if hit is None else Done(hit=hit)
+    def admit(
+        self, request: str, prompt: Sequence[int], extra_keys: Mapping[str, str] = NO_KEYS
+    ) -> Outcome:
+        return self._admit(self.new.waiting(request, prompt, extra_keys))
 
     def append(self, request: str, tokens: Sequence[int]) -> Outcome:
         running = self.requests[request]
         if running is None:
-            hit = self._begin(request, tokens, LOOKS_UP_NOTHING)
-            return OutOfBlocks() if hit is None else Done()
+            return self._begin_unseen(self.new.waiting(request, tokens))
         running.append_output_token_ids(list(tokens))
-        if not self._schedule(running):
-            self._take_back(running, len(tokens))
+        if not self._allocate(running, len(tokens)):
+            # vLLM would preempt a request instead.
+            self.new.take_back(running, len(tokens))
             return OutOfBlocks()
+        running.num_computed_tokens += len(tokens)
         return Done()
 
+    def reserve(self, request: str, count: int) -> Outcome:
+        """Slots for the next token and for the drafts after it; none of them is published."""
+        running = self.requests[request]
+        has_room = self._allocate(running, 1, num_lookahead_tokens=count - 1)
+        return Done() if has_room else OutOfBlocks()
+
+    def commit(self, request: str, tokens: Sequence[int]) -> None:
+        """Drafts that were accepted."""
+        running = self.requests[request]
+        running.append_output_token_ids(list(tokens))
+        running.num_computed_tokens += len(tokens)
+        self.manager.cache_blocks(running, running.num_computed_tokens)
+
+    def pin(self, request: str, transfer: str) -> None:
+        self._begin(transfer, self._blocks(request), 1)
+
+    def unpin(self, transfer: str) -> None:
+        self._end(transfer)
+
+    def send(self, request: str, transfer: str, workers: int, lease: int) -> None:  # noqa: ARG002
+        self._begin(transfer, self._blocks(request), workers)
+
+    def receive(
+        self,
+        request: str,
+        prompt: Sequence[int],
+        transfer: str,
+        workers: int,
+        lease: int,  # noqa: ARG002
+        extra_keys: Mapping[str, str] = NO_KEYS,
+    ) -> Outcome:
+        """An asynchronous load of all that is not hit."""
+        waiting = self.new.waiting(request, prompt, extra_keys)
+        hit = self._admitted(waiting, loads=True)
+        if hit is None:
+            return OutOfBlocks()
+        waiting.status = RequestStatus.WAITING_FOR_REMOTE_KVS
+        loaded = self._blocks(request)[hit // self.config.block_size :]
+        self._begin(transfer, loaded, workers, waiting)
+        return Done(hit=hit)
+
+    def acknowledge(self, transfer: str, worker: int, life: int) -> None:  # noqa: ARG002
+        """The engine counts its workers, and reports a transfer when all of them have."""
+        self.transfers[transfer].awaited.remove(worker)
+        if self.transfers[transfer].awaited:
+            return
+        loaded = self._end(transfer).loads
+        if loaded is not None and self.requests.get(loaded.request_id) is loaded:
+            self._arrive(loaded)
+
     def release(self, request: str) -> None:
-        running = self.requests.pop(request)
-        if running is not None:
-            self.manager.free(running)
+        """An aborted load too: what is still written into is kept by the connector's references."""
+        released = self.requests.pop(request)
+        if released is not None:
+            self.manager.free(released)
 
-    def release_each(self, requests: Sequence[str]) -> None:
-        for request in requests:
-            self.release(request)
+    def preempt(self, request: str) -> None:
+        preempted = self.requests[request]
+        self.manager.free(preempted)
+        preempted.status = RequestStatus.PREEMPTED
+        preempted.num_computed_tokens = 0
+        preempted.num_preemptions += 1
 
-    def reset(self) -> Outcome:
-        return Done() if self.manager.reset_prefix_cache() else Rejected("blocks in use")
+    def resume(self, request: str) -> Outcome:
+        return self._admit(self.requests[request])
+
+    def evict(self, request: str, first: int) -> None:
+        """A synchronous load has failed, and with it the request."""
+        self.manager.evict_blocks({block.block_id for block in self._blocks(request)[first:]})
+        self.requests[request].status = RequestStatus.FINISHED_ERROR
 
     def table(self, request: str) -> Sequence[int]:
         (block_ids,) = self.manager.get_block_ids(request)
         ids: list[int] = block_ids
         return ids
 
-    def _begin(self, name: str, prompt: Sequence[int], sampling: Any) -> int | None:
-        """How many tokens of the prompt were hit; None where there is no room."""
-        waiting = Request(
-            name, list(prompt), sampling, pooling_params=None, block_hasher=self.hasher
-        )
-        blocks, hit, _ = self.manager.get_computed_blocks(waiting)
-        if not self._schedule(waiting, hit, blocks):
-            return None
+    def statistics(self) -> dict[str, int]:
+        latest = self.manager.make_prefix_cache_stats()
+        self.counted["queried_tokens"] += latest.queries + latest.preempted_queries
+        self.counted["hit_tokens"] += latest.hits + latest.preempted_hits
+        return {**self.counted, "held": round(self.manager.usage * self.config.blocks)}
+
+    def _is_in_contract(self, verb: str, request: Any) -> bool:
+        """Before its first token there is no request, and one that failed is ended next; a load that
+        fails is not cached yet, so nothing of it is evicted; a connector reads full blocks only, for
+        the manager writes a tail in place."""
+        if request is None:
+            return verb in BEFORE_ITS_FIRST_TOKEN
+        if request.status == RequestStatus.FINISHED_ERROR:
+            return verb in ENDS
+        if verb == "evict":
+            return bool(request.status == RequestStatus.RUNNING)
+        is_full = request.num_tokens % self.config.block_size == 0
+        return is_full or verb not in FULL_BLOCKS_ONLY
+
+    def _admit(self, waiting: Any) -> Outcome:
+        hit = self._admitted(waiting)
+        if hit is None:
+            return OutOfBlocks()
         waiting.status = RequestStatus.RUNNING
-        self.requests[name] = waiting
+        return Done(hit=hit)
+
+    def _admitted(self, waiting: Any, *, loads: bool = False) -> int | None:
+        """How many tokens were hit; None where there is no room.  What is not hit is computed, or
+        loaded by a connector."""
+        blocks, hit, _ = self.manager.get_computed_blocks(waiting)
+        rest = waiting.num_tokens - hit
+        has_room = self._allocate(
+            waiting,
+            0 if loads else rest,
+            num_new_computed_tokens=hit,
+            new_computed_blocks=blocks,
+            num_external_computed_tokens=rest if loads else 0,
+            delay_cache_blocks=loads,
+            full_sequence_must_fit=True,
+        )
+        if not has_room:
+            return None
+        self.manager.record_prefix_cache_stats(waiting, hit)
+        waiting.num_computed_tokens = waiting.num_tokens
+        self.requests[waiting.request_id] = waiting
         computed: int = hit
         return computed
 
-    def _schedule(self, request: Any, hit: int = 0, blocks: Any = None) -> bool:
-        """Allocate for all tokens not yet computed, then count them as computed."""
-        new = request.num_tokens - request.num_computed_tokens - hit
-        allocated = self.manager.allocate_slots(
-            request, new, num_new_computed_tokens=hit, new_computed_blocks=blocks
-        )
-        if allocated is None:
-            return False
-        request.num_computed_tokens += hit + new
-        return True
+    def _begin_unseen(self, waiting: Any) -> Outcome:
+        """No lookup; and no watermark, as for whatever begins while nothing else runs."""
+        if not self._allocate(waiting, waiting.num_tokens, has_scheduled_reqs=False):
+            return OutOfBlocks()
+        waiting.status = RequestStatus.RUNNING
+        waiting.num_computed_tokens = waiting.num_tokens
+        self.requests[waiting.request_id] = waiting
+        return Done()
 
-    def _take_back(self, request: Any, count: int) -> None:
-        """Undo `append_output_token_ids`; vLLM would preempt the request instead."""
-        del request._output_token_ids[-count:]
-        del request._all_token_ids[-count:]
-        if self.hasher is not None:
-            del request.block_hashes[request.num_tokens // self.config.block_size :]
+    def _allocate(self, request: Any, new: int, **how: Any) -> bool:
+        return self.manager.allocate_slots(request, new, **how) is not None
+
+    def _blocks(self, request: str) -> Sequence[Any]:
+        (blocks,) = self.manager.get_blocks(request).blocks
+        return list(blocks)
+
+    def _begin(self, name: str, blocks: Sequence[Any], workers: int, loads: Any = None) -> None:
+        """vLLM's own connectors touch what they read or write, and free it when that is done."""
+        self.pool.touch(blocks)
+        self.transfers[name] = _Transfer(blocks, set(range(workers)), loads)
+
+    def _end(self, name: str) -> _Transfer:
+        ended = self.transfers.pop(name)
+        self.pool.free_blocks(reversed(ended.blocks))
+        return ended
+
+    def _arrive(self, loaded: Any) -> None:
+        """What was loaded is published, and the last token computed again, for its logits."""
+        self.manager.cache_blocks(loaded, loaded.num_computed_tokens)
+        loaded.num_computed_tokens = loaded.num_tokens - 1
+        loaded.status = RequestStatus.WAITING
+        self._allocate(loaded, 1, has_scheduled_reqs=False)
+        loaded.num_computed_tokens = loaded.num_tokens
+        loaded.status = RequestStatus.RUNNING
+
+
+class VllmAdapter(VllmManagerAdapter):
+    """The manager with everything that it can do."""
+
+    refuses = frozenset({"blocks in use"})
+
+    def release_each(self, requests: Sequence[str]) -> None:
+        """As vLLM's scheduler does: one request after the other."""
+        for request in requests:
+            self.release(request)
+
+    def reset(self) -> Outcome:
+        return Done() if self.manager.reset_prefix_cache() else Rejected("blocks in use")
+
+
+class VllmInOrderAdapter(VllmManagerAdapter):
+    """The manager without what leaves its blocks in an order of its own: a reset, which moves none,
+    and the end of several requests, which vLLM ends one by one."""
+
+    reuses_in_order: ClassVar[bool] = True
+
+
+def _named(operation: Operation) -> Iterator[str]:
+    """The live requests that an operation is about."""
+    yield from getattr(operation, "requests", ())
+    if hasattr(operation, "request"):
+        yield operation.request
+
+
+def _watermark(config: Configuration) -> float:
+    """The share of all blocks that vLLM rounds down to just so many."""
+    return (config.watermark + 0.5) / (config.blocks + NULL_BLOCKS) if config.watermark else 0.0
 
 
 def _kv_cache_config(config: Configuration) -> Any:

@@ -1,11 +1,11 @@
 """Every row by name, which of them can be measured here, and how to get the engines of the others."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NamedTuple
 
 from kvoracle.model.bench import decode, prompt, scale, take, tokens
 from kvoracle.model.bench.row import Race, Row
-from kvoracle.model.bench.side import engine
 from kvoracle.model.errors import UsageError
 from kvoracle.model.registry import ALLOCATORS
 
@@ -13,6 +13,8 @@ ROWS: dict[str, Row] = {
     row.name: row for row in (*decode.ROWS, *take.ROWS, *prompt.ROWS, *tokens.ROWS, *scale.ROWS)
 }
 TITLES = {"vllm": "vLLM", "sglang": "SGLang"}
+MODULES = {"vllm": "vllm.v1.core.kv_cache_manager", "sglang": "sglang.srt.mem_cache.allocator"}
+"""The module of each engine that what is timed here is in."""
 
 
 class Absent(NamedTuple):
@@ -49,7 +51,7 @@ def absent(rows: Sequence[Row]) -> list[Absent]:
 
 def _why_absent(name: str) -> str | None:
     try:
-        engine(name)
+        import_module(MODULES[name])
     except ModuleNotFoundError as error:
         return f"is not installed here ({error})"
     except (Exception, SystemExit) as error:

@@ -4,10 +4,13 @@ The requests are staggered: in every step one of 16 begins a block.  vLLM answer
 blocks, and its worker works out the slots later; ours are worked out here.
 """
 
+from typing import Any
+
 import numpy as np
 
 from kvoracle.model.bench.row import Race
-from kvoracle.model.bench.side import BLOCK_SIZE, BLOCKS, VOCABULARY, new_impl, new_vllm, prompts
+from kvoracle.model.bench.side import BLOCK_SIZE, BLOCKS, VOCABULARY, new_impl, prompts
+from kvoracle.model.bench.vllm import Manager
 
 STEPS = BLOCK_SIZE
 
@@ -60,18 +63,17 @@ class VllmDecode:
     units = STEPS
 
     def __init__(self, batch: Batch, prefix_cache: bool) -> None:
-        self.batch = batch
-        self.prefix_cache = prefix_cache
-        self.adapter = new_vllm(prefix_cache=prefix_cache)
+        self.names = batch.names
         self.prompts = [prompt.tolist() for prompt in batch.prompts]
         self.tokens = batch.tokens.tolist()
+        self.prefix_cache = prefix_cache
+        self.vllm = Manager(prefix_cache=prefix_cache)
+        self.running: list[Any] = []
 
     def begin(self) -> None:
-        self.adapter.release_each(list(self.adapter.requests))
-        self.adapter.reset()
-        for name, prompt in zip(self.batch.names, self.prompts, strict=True):
-            self.adapter.admit(name, prompt)
-        self.running = list(self.adapter.requests.values())
+        self.vllm.free(self.running)
+        self.vllm.forget()
+        self.running = list(map(self.vllm.admit, self.names, self.prompts))
 
     def work(self) -> None:
         for tokens in self.tokens:
@@ -80,15 +82,14 @@ class VllmDecode:
             self._schedule()
 
     def num_free(self) -> int:
-        free: int = self.adapter.free_blocks()
-        return free
+        return self.vllm.num_free()
 
     def _write(self, tokens: list[int]) -> None:
         for request, token in zip(self.running, tokens, strict=True):
             request.append_output_token_ids(token)
 
     def _schedule(self) -> None:
-        allocate_slots = self.adapter.manager.allocate_slots
+        allocate_slots = self.vllm.manager.allocate_slots
         for request in self.running:
             allocate_slots(request, 1)
             request.num_computed_tokens += 1

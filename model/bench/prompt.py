@@ -9,15 +9,8 @@ from operator import methodcaller
 from typing import Any, Protocol
 
 from kvoracle.model.bench.row import Race
-from kvoracle.model.bench.side import (
-    BLOCK_SIZE,
-    BLOCKS,
-    Prompt,
-    engine,
-    new_impl,
-    new_vllm,
-    prompts,
-)
+from kvoracle.model.bench.side import BLOCK_SIZE, BLOCKS, Prompt, new_impl, prompts
+from kvoracle.model.bench.vllm import Manager
 
 REQUESTS = 8
 TOKENS = 4_096
@@ -71,42 +64,25 @@ class ImplDesk:
 
 
 class VllmDesk:
-    """`KVCacheManager`, called as the scheduler calls it."""
-
-    units = REQUESTS
+    """`KVCacheManager`."""
 
     def __init__(self) -> None:
-        adapter, module = new_vllm(prefix_cache=True), engine("vllm")
-        self.manager, self.hasher = adapter.manager, adapter.hasher
-        self.request_class, self.sampling = module.Request, module.LOOKS_UP_ITS_PROMPT
+        self.vllm = Manager(prefix_cache=True)
         self.prompts = {name: prompt.tolist() for name, prompt in _named_prompts().items()}
         self.running: list[Any] = []
 
     def admit(self) -> None:
-        self.running = [self._admit(name, prompt) for name, prompt in self.prompts.items()]
+        self.running = [self.vllm.admit(name, prompt) for name, prompt in self.prompts.items()]
 
     def free(self) -> None:
-        for request in self.running:
-            self.manager.free(request)
+        self.vllm.free(self.running)
         self.running = []
 
     def forget(self) -> None:
-        self.manager.reset_prefix_cache()
+        self.vllm.forget()
 
     def num_free(self) -> int:
-        free: int = self.manager.block_pool.get_num_free_blocks()
-        return free
-
-    def _admit(self, name: str, prompt: list[int]) -> Any:
-        request = self.request_class(
-            name, prompt, self.sampling, pooling_params=None, block_hasher=self.hasher
-        )
-        blocks, hit, _ = self.manager.get_computed_blocks(request)
-        self.manager.allocate_slots(
-            request, TOKENS - hit, num_new_computed_tokens=hit, new_computed_blocks=blocks
-        )
-        request.num_computed_tokens = TOKENS
-        return request
+        return self.vllm.num_free()
 
 
 class Job:

@@ -1,18 +1,11 @@
-"""What is timed, and where it gets its allocator from.
+"""What is timed, and what all of it has in common."""
 
-The released engines are reached through their adapters, which import them, when a side is made.
-"""
-
-import importlib
-from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvoracle.model.adapters.impl import ImplAdapter
-from kvoracle.model.registry import ALLOCATORS
-from kvoracle.model.trace import Configuration
 
 BLOCKS = 26_785
 BLOCK_SIZE = 16
@@ -43,16 +36,6 @@ class Racer(Side, Protocol):
 
     def num_free(self) -> int:
         """How much can be taken: as much as on the other side, before the work and after it."""
-
-
-def new_vllm(*, prefix_cache: bool = False) -> Any:
-    """An adapter with vLLM's `manager`, `pool` and `hasher`, empty."""
-    return engine("vllm").VllmAdapter(Configuration(BLOCKS, BLOCK_SIZE, prefix_cache))
-
-
-def engine(name: str) -> ModuleType:
-    """The adapters of a released engine; an ImportError where it is absent."""
-    return importlib.import_module(ALLOCATORS[name].path.partition(":")[0])
 
 
 def prompts(count: int, length: int) -> list[Prompt]:

@@ -24,7 +24,7 @@ def show_tables(out: Console, measured: Measured) -> None:
     races = [_race(row, result) for row, result in measured.results if isinstance(row, Race)]
     limits = [_limit(row, result) for row, result in measured.results if isinstance(row, Limit)]
     out.print(f"kvoracle {__version__} bench", style="bold")
-    out.print(f"  rounds     {measured.rounds}, in turns on one core; medians")
+    out.print(f"  rounds     {measured.rounds}, in turns on one core; medians of processor time")
     out.print(f"  against    {', '.join(_peers(measured)) or 'nothing'}\n")
     _show_columns(out, RACES, races)
     _show_columns(out, LIMITS, limits)

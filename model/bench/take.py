@@ -1,7 +1,8 @@
 """Take blocks and give them back: the pools alone, with no requests."""
 
 from kvoracle.model.bench.row import Race
-from kvoracle.model.bench.side import BLOCK_SIZE, BLOCKS, new_impl, new_vllm
+from kvoracle.model.bench.side import BLOCK_SIZE, BLOCKS, new_impl
+from kvoracle.model.bench.vllm import Manager
 
 BLOCKS_A_ROUND = 4_096
 
@@ -44,19 +45,19 @@ class VllmTake:
     def __init__(self, count: int, prefix_cache: bool) -> None:
         self.count = count
         self.units = BLOCKS_A_ROUND // count
-        self.pool = new_vllm(prefix_cache=prefix_cache).pool
+        self.vllm = Manager(prefix_cache=prefix_cache)
 
     def begin(self) -> None:
         pass
 
     def work(self) -> None:
-        take, drop, count = self.pool.get_new_blocks, self.pool.free_blocks, self.count
+        pool, count = self.vllm.pool, self.count
+        take, drop = pool.get_new_blocks, pool.free_blocks
         for _ in range(self.units):
             drop(take(count))
 
     def num_free(self) -> int:
-        free: int = self.pool.get_num_free_blocks()
-        return free
+        return self.vllm.num_free()
 
 
 def _race(name: str, caching: bool, goal: float) -> Race:

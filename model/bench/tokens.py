@@ -2,6 +2,7 @@
 arrays here.  Lengths and last slots of the requests are the caller's on both sides.
 """
 
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from kvoracle.model.adapters.impl_token import ImplTokenAdapter
 from kvoracle.model.bench.row import Race
-from kvoracle.model.bench.side import BLOCK_SIZE, BLOCKS, engine
+from kvoracle.model.bench.side import BLOCK_SIZE, BLOCKS
 from kvoracle.model.trace import Configuration
 
+SLOTS = BLOCKS * BLOCK_SIZE
 REQUESTS = 256
 STEPS = BLOCK_SIZE
 LENGTHS = 512 + np.arange(REQUESTS) % BLOCK_SIZE
@@ -51,7 +53,7 @@ class ImplPool:
     """`TokenPool`."""
 
     def __init__(self, page_size: int) -> None:
-        self.pool = ImplTokenAdapter(_configuration(page_size)).pool
+        self.pool = ImplTokenAdapter(Configuration(SLOTS // page_size, page_size)).pool
         self.empty = self.pool.backup()
         self.alloc, self.free = self.pool.alloc, self.pool.free
 
@@ -75,11 +77,9 @@ class SGLangPool:
     """`PagedTokenToKVPoolAllocator`, or `TokenToKVPoolAllocator` for pages of one slot."""
 
     def __init__(self, page_size: int) -> None:
-        module = engine("sglang")
-        adapter = module.SGLangTokenAdapter if page_size == 1 else module.SGLangPagedAdapter
-        self.torch = module.torch
+        self.torch = import_module("torch")
         self.torch.set_num_threads(1)
-        self.pool = adapter(_configuration(page_size)).allocator
+        self.pool = self._new_pool(page_size)
         self.clear, self.alloc, self.free = self.pool.clear, self.pool.alloc, self.pool.free
         self.num_free = self.pool.available_size
 
@@ -92,9 +92,15 @@ class SGLangPool:
     def extend(self, before: Any, after: Any, last: Any, count: int) -> Any:
         return self.pool.alloc_extend(before, before, after, after, last, count)
 
-
-def _configuration(page_size: int) -> Configuration:
-    return Configuration(BLOCKS * BLOCK_SIZE // page_size, page_size)
+    def _new_pool(self, page_size: int) -> Any:
+        """The import is the engine's, and so it comes when a pool is made."""
+        sglang = import_module("sglang.srt.mem_cache.allocator")
+        common = {"dtype": self.torch.float16, "device": "cpu", "kvcache": None, "need_sort": False}
+        if page_size == 1:
+            return sglang.TokenToKVPoolAllocator(SLOTS, **common)
+        pool = sglang.PagedTokenToKVPoolAllocator(SLOTS, page_size, **common)
+        pool.use_triton_kernels = False  # CPU tensors, on a machine with a GPU too
+        return pool
 
 
 class _Growth:
@@ -149,7 +155,7 @@ class Free:
 
     def begin(self) -> None:
         self.pool.clear()
-        slots = self.pool.alloc(BLOCKS * BLOCK_SIZE // 2)
+        slots = self.pool.alloc(SLOTS // 2)
         self.tables = [
             slots[first : first + SLOTS_A_FREE]
             for first in range(0, FREES * SLOTS_A_FREE, SLOTS_A_FREE)

@@ -61,8 +61,9 @@ class RemovalOrder(PagedAllocator):
 
 class _IgnoresPins(BlockPool):
     def drop_owner(self, ids: Ids) -> None:
+        self.owners[ids] -= 1
         pins, self.pins = self.pins, np.zeros_like(self.pins)
-        super().drop_owner(ids)
+        self._give_back_unheld(ids)
         self.pins = pins
 
 

@@ -1,6 +1,7 @@
 """Mutants of the prefix cache: keys, entries, hits, idle blocks, reset."""
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from kvoracle.model.mutants.base import mutant
 
 
 class _KeepsEntries(BlockPool):
-    def _evict(self, count: int) -> Ids:
-        evicted = self.idle.pop(count)
-        self.published[evicted] = False
-        return evicted
+    def _forget_oldest(self, count: int) -> Ids:
+        kept = self.idle.pop(count)
+        self.published[kept] = False
+        return kept
 
 
 @mutant("SH01", "SH02", "SH13", "RS01")
@@ -142,9 +143,10 @@ class ForgettingOneForgetsItsDuplicate(PagedAllocator):
 
 
 class _InsertsHalf(Chains):
-    def _publish(self, chain: Chain, block: int, key: bytes) -> None:
-        if key[0] % 2 == 0:
-            super()._publish(chain, block, key)
+    def _publish(self, chains: Iterable[Chain], blocks: list[int], keys: list[bytes]) -> None:
+        half = [n for n, key in enumerate(keys) if key[0] % 2 == 0]
+        chosen = [chain for n, chain in zip(range(len(keys)), chains, strict=False) if n in half]
+        super()._publish(chosen, [blocks[n] for n in half], [keys[n] for n in half])
 
 
 @mutant("SH15", "LK11")

@@ -6,9 +6,10 @@ Each function looks at the reference just before an operation and names what is 
 from typing import TYPE_CHECKING
 
 from kvoracle.model.operations import Admit, Operation
-from kvoracle.model.witnesses import core, flight, prefix
+from kvoracle.model.witnesses import core, flight, groups, prefix
 from kvoracle.model.witnesses.base import Needs
 from kvoracle.reference import Oracle
+from kvoracle.reference.groups import GroupedKV
 
 if TYPE_CHECKING:
     from kvoracle.model.registry import Target
@@ -27,6 +28,9 @@ _ROOMS = (prefix.LOOKS, core.LOOKS, flight.LOOKS)
 def required(target: "Target") -> list[str]:
     """The witnesses that an allocator can reach."""
     able = set(target.operations)
+    if "groups" in target.options:
+        reachable = [name for name, needs in groups.WITNESSES.items() if needs <= able]
+        return [name for name in reachable if name not in target.unreachable]
     names = [
         name
         for name, needs in WITNESSES.items()
@@ -40,7 +44,10 @@ def required(target: "Target") -> list[str]:
     return [name for name in names if name not in target.unreachable]
 
 
-def about_to_happen(kv: Oracle, operation: Operation) -> list[str]:
+def about_to_happen(kv: Oracle | GroupedKV, operation: Operation) -> list[str]:
     """The witnesses of an operation that the reference is about to accept or find too large."""
+    if isinstance(kv, GroupedKV):
+        look = groups.LOOKS.get(type(operation))
+        return list(look(kv, operation)) if look else []
     looks = [room[type(operation)] for room in _ROOMS if type(operation) in room]
     return [name for look in looks for name in look(kv, operation)]

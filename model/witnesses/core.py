@@ -11,7 +11,7 @@ from kvoracle.model.operations import (
     ReleaseEach,
     Unpin,
 )
-from kvoracle.model.witnesses.base import Looks, Needs
+from kvoracle.model.witnesses.base import Looks, Needs, fates
 from kvoracle.reference import Oracle
 
 WITNESSES: Needs = {
@@ -73,7 +73,7 @@ def _append(kv: Oracle, operation: Append) -> Iterator[str]:
         yield "append copies a shared tail"
     elif tail is not None:
         yield "append copies a pinned tail of its only owner"
-    elif fresh == 0:
+    elif fresh == 0 and length % kv.block_size:
         yield "append fills the tail in place"
     if fresh > 0 and length > 0 and length % kv.block_size == 0:
         yield "append starts a block at an exact multiple"
@@ -99,12 +99,10 @@ def _need_against_free(kv: Oracle, need: int) -> Iterator[str]:
 def _append_each(kv: Oracle, operation: AppendEach) -> Iterator[str]:
     if any(_is_unsettled(kv, request) for request in operation.requests):
         return
-    lengths = [kv.length(request) for request in operation.requests]
-    starting = sum(length % kv.block_size == 0 for length in lengths)
-    free = len(kv.takeable())
-    if starting > free and (free or starting < len(lengths)):
+    told = fates(kv, operation.requests)
+    if len({fate.is_granted for fate in told}) == 2:
         yield "append_each grows some and refuses others"
-    if any(kv.tail_to_copy(request) is not None for request in operation.requests):
+    if any(fate.copied is not None for fate in told):
         yield "append_each meets a tail to copy"
 
 
@@ -129,13 +127,13 @@ def _unpin(kv: Oracle, operation: Unpin) -> Iterator[str]:
     pages = [kv.pages[page] for page in kv.transfers[operation.transfer].pages]
     if any(len(page.pins) > 1 for page in pages):
         yield "unpin leaves a block to another transfer"
-    if any(len(page.pins) == 1 and not page.owners for page in pages):
+    if any(len(page.pins) == 1 and not (page.owners or page.holds) for page in pages):
         yield "unpin frees a block that no request owns"
 
 
 def _release(kv: Oracle, operation: Release) -> Iterator[str]:
-    pages = [kv.pages[page] for page in kv.tables[operation.request]]
-    if any(len(page.owners) == 1 and not page.pins for page in pages):
+    pages = [kv.pages[page] for page in kv.tables.get(operation.request, ())]
+    if any(len(page.owners) == 1 and not (page.pins or page.holds) for page in pages):
         yield "release frees blocks"
     if any(len(page.owners) > 1 for page in pages):
         yield "release leaves a shared block"

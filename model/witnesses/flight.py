@@ -19,18 +19,19 @@ from kvoracle.model.operations import (
     Tick,
     Trim,
 )
-from kvoracle.model.witnesses.base import Looks, Needs
+from kvoracle.model.witnesses.base import Looks, Needs, fates
+from kvoracle.model.witnesses.prefix import found_of
 from kvoracle.reference import Oracle
 from kvoracle.reference.records import extra_keys_of
 
 WITNESSES: Needs = {
     "reserve takes a block before its tokens": frozenset({Reserve}),
-    "reserve copies a shared tail": frozenset({Append, Fork, Reserve}),
+    "reserve copies a tail": frozenset({Append, Fork, Reserve}),
     "commit fills a part of the reserved room": frozenset({Reserve, Commit}),
     "trim gives blocks back": frozenset({Reserve, Trim}),
     "begin_step finds another step in flight": frozenset({BeginStep}),
     "begin_step grows a request that is in flight": frozenset({BeginStep}),
-    "begin_step copies a shared tail": frozenset({Append, Fork, BeginStep}),
+    "begin_step copies a tail": frozenset({Append, Fork, BeginStep}),
     "begin_step grows some and refuses others": frozenset({BeginStep}),
     "release while a step is in flight": frozenset({BeginStep, Release}),
     "preempt while a step is in flight": frozenset({BeginStep, Preempt}),
@@ -56,7 +57,7 @@ REJECTIONS = frozenset(
     }
 )
 
-PARTIAL_BLOCKS = frozenset({"reserve copies a shared tail", "begin_step copies a shared tail"})
+PARTIAL_BLOCKS = frozenset({"reserve copies a tail", "begin_step copies a tail"})
 
 
 def _reserve(kv: Oracle, operation: Reserve) -> Iterator[str]:
@@ -71,7 +72,7 @@ def _reserve(kv: Oracle, operation: Reserve) -> Iterator[str]:
     if fresh > 0:
         yield "reserve takes a block before its tokens"
     if copied:
-        yield "reserve copies a shared tail"
+        yield "reserve copies a tail"
 
 
 def _commit(kv: Oracle, operation: Commit) -> Iterator[str]:
@@ -93,17 +94,12 @@ def _begin_step(kv: Oracle, operation: BeginStep) -> Iterator[str]:
         return
     if kv.steps:
         yield "begin_step finds another step in flight"
-    if any(life.in_flight for life in lives):
+    told = fates(kv, operation.requests)
+    if any(life.in_flight and fate.is_granted for life, fate in zip(lives, told, strict=True)):
         yield "begin_step grows a request that is in flight"
-    copies = [kv.tail_to_copy(request) is not None for request in operation.requests]
-    if any(copies) and kv.takeable():
-        yield "begin_step copies a shared tail"
-    needy = [
-        kv.length(r) + life.in_flight for r, life in zip(operation.requests, lives, strict=True)
-    ]
-    starting = sum(length % kv.block_size == 0 for length in needy) + sum(copies)
-    free = len(kv.takeable())
-    if starting > free and (free or starting < len(lives)):
+    if any(fate.copied is not None for fate in told):
+        yield "begin_step copies a tail"
+    if len({fate.is_granted for fate in told}) == 2:
         yield "begin_step grows some and refuses others"
 
 
@@ -147,8 +143,8 @@ def _send(kv: Oracle, operation: Send) -> Iterator[str]:
 
 
 def _receive(kv: Oracle, operation: Receive) -> Iterator[str]:
-    keys = extra_keys_of(operation.extra_keys)
-    if operation.transfer not in kv.transfers and kv.hits_of(keys, operation.prompt).tokens:
+    found = found_of(kv, extra_keys_of(operation.extra_keys), operation.prompt)
+    if found.has_room and found.hits.tokens:
         yield "receive finds a part of its prompt"
 
 

@@ -1,6 +1,7 @@
 """Witnesses of the prefix cache: admit, lookup and use, preemption, eviction, reset."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 from kvoracle.model.operations import (
     Admit,
@@ -17,7 +18,7 @@ from kvoracle.model.operations import (
 )
 from kvoracle.model.witnesses.base import Looks, Needs
 from kvoracle.reference import Oracle
-from kvoracle.reference.records import extra_keys_of
+from kvoracle.reference.records import ExtraKeys, Hits, extra_keys_of
 
 WITNESSES: Needs = {
     "admit hits an idle block": frozenset({Admit, Release}),
@@ -36,7 +37,7 @@ WITNESSES: Needs = {
     "cancel leaves blocks idle": frozenset({LookUp, Cancel, Release}),
     "preempt leaves blocks idle": frozenset({Preempt}),
     "resume hits blocks": frozenset({Preempt, Resume}),
-    "resume recomputes a block that was recycled": frozenset({Preempt, Resume}),
+    "resume recomputes a full block": frozenset({Preempt, Resume}),
     "evict forgets a block in use": frozenset({Admit, Evict}),
     "change_weights forgets a block in use": frozenset({Admit, ChangeWeights}),
     "reset forgets idle blocks": frozenset({Admit, Release, Reset}),
@@ -51,31 +52,52 @@ IDLE_SOURCE = "admit copies an idle block of which it hits a part"
 WATERMARK = "the watermark keeps a request out"
 
 
+class Found(NamedTuple):
+    """What a prompt finds: the pages that hold each whole block of its hits, those that its hit may
+    end in, the fresh pages that it needs and those that it may take them from."""
+
+    hits: Hits
+    whole: list[set[int]]
+    sources: set[int]
+    fresh: int
+    room: int
+    watermark: int
+
+    @property
+    def has_room(self) -> bool:
+        return self.fresh + self.watermark <= self.room
+
+
+def found_of(kv: Oracle, keys: ExtraKeys, values: tuple[Hashable, ...]) -> Found:
+    """What a request that begins with these tokens finds; what it hits it cannot take."""
+    hits, idle = kv.hits_of(keys, values), set(kv.idle())
+    whole = [set(kv.holding(identity)) for identity in hits.whole]
+    sources = set(kv.beginning_with(hits.partial)) if hits.partial else set[int]()
+    fresh = -(-len(values) // kv.block_size) - len(whole)
+    lost = sum(1 for pages in [*whole, *([sources] if sources else [])] if pages <= idle)
+    return Found(hits, whole, sources, fresh, len(kv.takeable()) - lost, kv.watermark)
+
+
 def _admit(kv: Oracle, operation: Admit) -> Iterator[str]:
     if operation.request in kv.tables:
         return
     keys, idle = extra_keys_of(operation.extra_keys), set(kv.idle())
-    found = kv.hits_of(keys, operation.prompt)
-    hits = [set(kv.holding(identity)) for identity in found.whole]
-    fresh = -(-len(operation.prompt) // kv.block_size) - len(hits)
-    sources = set(kv.beginning_with(found.partial)) if found.partial else set[int]()
-    lost = sum(1 for pages in [*hits, *([sources] if sources else [])] if pages <= idle)
-    room = len(kv.takeable()) - lost
-    if fresh <= room < fresh + kv.watermark:
+    found = found_of(kv, keys, operation.prompt)
+    if found.fresh <= found.room < found.fresh + kv.watermark:
         yield WATERMARK
-    if fresh + kv.watermark > room:
-        if fresh <= len(kv.takeable()):
+    if not found.has_room:
+        if found.fresh + kv.watermark <= len(kv.takeable()):
             yield "admit finds room only if its own hits were taken"
         return
-    yield from _hits(hits, idle)
-    if sources:
-        yield IDLE_SOURCE if sources <= idle else PARTIAL_HIT
+    yield from _hits(found.whole, idle)
+    if found.sources:
+        yield IDLE_SOURCE if found.sources <= idle else PARTIAL_HIT
     others = [kv.hits_of(other, operation.prompt) for other in _keys_known(kv)]
-    if any(other.tokens > found.tokens for other in others):
+    if any(other.tokens > found.hits.tokens for other in others):
         yield EXTRA_KEYS
-    if kv.holding((keys, operation.prompt)):
+    if kv.holding((keys, operation.prompt)) and found.fresh == 1:
         yield "admit leaves the last block of a whole hit to be computed"
-    if fresh > len(kv.free):
+    if found.fresh > len(kv.free):
         yield "admit takes idle blocks and drops their entries"
 
 
@@ -111,29 +133,26 @@ def _use(kv: Oracle, operation: Use) -> Iterator[str]:
 
 
 def _cancel(kv: Oracle, operation: Cancel) -> Iterator[str]:
-    pages = [kv.pages[page] for page in kv.lookups[operation.request].pages]
+    pages = [kv.pages[page] for page in kv.lookups[operation.request].pages if page in kv.index]
     if any(len(page.holds) == 1 and not (page.owners or page.pins) for page in pages):
         yield "cancel leaves blocks idle"
 
 
 def _preempt(kv: Oracle, operation: Preempt) -> Iterator[str]:
-    table = kv.tables[operation.request]
-    if any(
-        page in kv.index and len(kv.pages[page].owners) == 1 and not kv.pages[page].holds
-        for page in table
-    ):
+    pages = [kv.pages[page] for page in kv.tables[operation.request] if page in kv.index]
+    if any(len(page.owners) == 1 and not (page.pins or page.holds) for page in pages):
         yield "preempt leaves blocks idle"
 
 
 def _resume(kv: Oracle, operation: Resume) -> Iterator[str]:
     tokens, keys = kv.preempted[operation.request]
-    hits = len(kv.hits_of(keys, kv.values_of(tokens)).whole)
-    if -(-len(tokens) // kv.block_size) - hits + kv.watermark > len(kv.takeable()):
+    found = found_of(kv, keys, kv.values_of(tokens))
+    if not found.has_room:
         return
-    if hits:
+    if found.whole:
         yield "resume hits blocks"
-    if kv.caching and hits < (len(tokens) - 1) // kv.block_size:
-        yield "resume recomputes a block that was recycled"
+    if kv.caching and len(found.whole) < (len(tokens) - 1) // kv.block_size:
+        yield "resume recomputes a full block"
 
 
 def _evict(kv: Oracle, operation: Evict) -> Iterator[str]:

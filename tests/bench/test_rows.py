@@ -61,4 +61,4 @@ def test_a_whole_hit_is_one(new_desk):
 def table(desk, request):
     if isinstance(desk, ImplDesk):
         return desk.allocator.table(request).tolist()
-    return desk.manager.get_block_ids(request)[0]
+    return desk.vllm.manager.get_block_ids(request)[0]

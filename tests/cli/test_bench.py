@@ -26,7 +26,7 @@ def test_a_row_without_a_peer_is_shown_with_nothing_of_peers(tmp_path):
     heading, rounds, against, _, heads, row, _, verdict = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert heading.endswith("bench")
-    assert rounds == "  rounds     1, in turns on one core; medians"
+    assert rounds == "  rounds     1, in turns on one core; medians of processor time"
     assert against == "  against    nothing"
     assert heads.split() == ["row", "work", "measured", "limit"]
     assert re.match(r"make  make a pool of 26,785 blocks +[\d.]+ ms +2 ms", row)

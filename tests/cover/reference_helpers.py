@@ -112,6 +112,6 @@ def assert_drained(kv):
     assert (kv.tables, kv.lives, kv.transfers, kv.lookups, kv.steps) == ({}, {}, {}, {}, {})
     assert sorted(kv.takeable()) == list(kv.usable)
     kv.create("last")
-    kv.append("last", *[object() for _ in range(kv.capacity * kv.block_size)])
+    kv.append("last", *[(object(), "") for _ in range(kv.capacity * kv.block_size)])
     assert sorted(kv.tables["last"]) == list(kv.usable)
     kv.check()

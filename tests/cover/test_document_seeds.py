@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from kvoracle.model.adapters.impl import ImplAdapter
+from kvoracle.model.check import unfit
+from kvoracle.model.registry import resolve
 from kvoracle.model.run import run
 from kvoracle.model.seeds import DOCUMENT_SEEDS, document_trace
 from kvoracle.model.trace import read, render
@@ -51,6 +53,14 @@ def test_the_file_holds_the_walk_of_its_seed(seed):
     assert path.read_text(encoding="utf-8") == render(document_trace(seed))
 
 
-@pytest.mark.parametrize("path", sorted(SEEDS.rglob("*.json")), ids=lambda path: path.stem)
+SAVED = pytest.mark.parametrize("path", sorted(SEEDS.rglob("*.json")), ids=lambda path: path.stem)
+
+
+@SAVED
 def test_every_saved_trace_passes_on_impl(path):
     assert run(read(path), ImplAdapter) is None
+
+
+@SAVED
+def test_every_saved_trace_says_something_about_impl(path):
+    assert unfit(read(path), resolve("impl")) is None

@@ -94,6 +94,72 @@ def test_repeated_blocks_drop_one_owner_each_and_come_back_once():
     assert pool.take(2).tolist() == [2, 0]
 
 
+def test_one_block_without_an_array_is_taken_and_given_back_as_with_one():
+    scalar, array = pool_of(5), pool_of(5)
+    for pool in (scalar, array):
+        pool.take(2)
+
+    assert scalar.take_one() == array.take(1).tolist()[0] == 2
+    for block in (0, 2):
+        scalar.drop_owner_of(block)
+        array.drop_owner(ids(block, block)[:1])
+
+    for pool in (scalar, array):
+        assert pool.takeable().tolist() == [2, 0, 3, 4]
+        assert pool.generations.tolist() == [1, 1, 1, 0, 0]
+        assert pool.owners.tolist() == [0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("hold", ["add_pin", "hold", "add_owner"])
+def test_one_block_that_something_holds_is_not_given_back(hold):
+    pool = pool_of(2)
+    getattr(pool, hold)(pool.take(1))
+
+    pool.drop_owner_of(0)
+
+    assert pool.takeable().tolist() == [1]
+
+
+def test_one_block_is_idle_when_it_is_published_and_is_taken_last():
+    forgotten = []
+    pool = BlockPool(2, lambda blocks: forgotten.extend(blocks.tolist()))
+    assert pool.take_one() == 0
+    pool.publish(0)
+    pool.drop_owner_of(0)
+
+    assert (pool.take_one(), forgotten) == (1, [])
+    assert (pool.take_one(), forgotten) == (0, [0])
+    assert (pool.evictions, pool.published.tolist()) == (1, [False, False])
+    with pytest.raises(OutOfBlocks, match="1 blocks needed, 0 free"):
+        pool.take_one()
+
+
+def test_hits_and_fresh_blocks_are_taken_in_one_call_or_not_at_all():
+    pool = BlockPool(4, lambda _: None)
+    for block in pool.take(2).tolist():
+        pool.publish(block)
+        pool.drop_owner_of(block)
+
+    for count, spare in ((4, 0), (3, 1), (0, 4)):
+        with pytest.raises(OutOfBlocks, match=f"{count + spare} blocks needed, 3 free"):
+            pool.use_and_take(ids(1), count, spare)
+        assert (pool.num_free, pool.owners.tolist()) == (4, [0, 0, 0, 0])
+
+    assert pool.use_and_take(ids(1), 2, 1).tolist() == [1, 2, 3]
+    assert pool.takeable().tolist() == [0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_repeated_ids_count_at_their_last_mention(seed):
+    draw = random.Random(seed)
+    blocks = [draw.randrange(6) for _ in range(draw.randint(0, 12))]
+
+    mentions = pool_of(6).last_mentions(ids(*blocks)).tolist()
+
+    expected = [b for place, b in enumerate(blocks) if b not in blocks[place + 1 :]]
+    assert mentions == expected
+
+
 def test_a_block_is_exclusive_with_one_owner_and_no_pin():
     pool = pool_of(4)
     pool.take(3)

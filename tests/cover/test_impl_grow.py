@@ -170,6 +170,17 @@ def test_rows_that_are_no_distinct_handles_are_refused_and_change_nothing(rows, 
     assert state(allocator) == before
 
 
+@pytest.mark.parametrize("rows", [[0.0, 1.0], [[0, 1]], ["a", "b"], [True, False]], ids=repr)
+def test_rows_of_another_kind_are_refused_and_change_nothing(rows):
+    allocator = allocator_with(8, 2, a=1, b=1)
+    before = state(allocator)
+
+    with pytest.raises(ValueError, match="rows are what `rows` gave"):
+        allocator.grow(np.array(rows), ones(2))
+
+    assert state(allocator) == before
+
+
 def test_rows_that_were_right_are_looked_at_again_when_the_caller_changed_them():
     allocator = allocator_with(8, 2, a=1, b=1)
     rows = allocator.rows(["a", "b"])

@@ -309,12 +309,10 @@ def test_a_transfer_that_fails_to_begin_is_no_life_of_its_name():
 def test_workers_and_leases_that_are_no_whole_numbers_change_nothing(begin, workers, lease):
     allocator = allocator_with(8, 2, a=2)
     before = state(allocator)
+    what = ("a", "t") if begin == "send" else ("b", [1, 2], "t")
 
-    with pytest.raises(ValueError, match="whole number|at least"):
-        if begin == "send":
-            allocator.send("a", "t", workers, lease)
-        else:
-            allocator.receive("b", [1, 2], "t", workers, lease)
+    with pytest.raises(ValueError, match=r"whole number|at least"):
+        getattr(allocator, begin)(*what, workers, lease)
 
     assert state(allocator) == before
 

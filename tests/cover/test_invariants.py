@@ -3,9 +3,9 @@
 from functools import partial
 
 import pytest
-from reference_helpers import broken, oracle, pool
+from reference_helpers import broken, fill, pool, told_pool
 
-from kvoracle.reference import BrokenInvariant, PagedKV, PrefixCachedKV
+from kvoracle.reference import BrokenInvariant, Oracle, PrefixCachedKV
 from kvoracle.reference.invariants import INVARIANTS
 from kvoracle.reference.records import Page, Transfer
 
@@ -13,12 +13,18 @@ pool_of = partial(pool, PrefixCachedKV)
 
 
 def healthy():
-    """a and b share pages 0 and 1 (partial), which t reads; c has block 2; 3, 4 and 5 are free."""
-    kv = pool(PagedKV, 6, 2, a=["a0", "a1", "a2"])
+    """a and b share pages 0 and 1 (partial), which t reads; c has page 2; d has a token in page 6
+    and room in it and in 7, both held by step s; lookup l holds page 8; 3, 4 and 5 are free."""
+    kv = told_pool(Oracle, 9, 2, [0, 1], [2], [6], [7], [8], [8])
+    fill(kv, {"a": ["a0", "a1", "a2"]})
     kv.fork("a", "b")
     kv.pin("a", "t")
-    kv.create("c")
-    kv.append("c", "c0")
+    fill(kv, {"c": ["c0"], "d": ["d0"]})
+    kv.reserve("d", 3)
+    kv.begin_step("s", ["d"], ["d1"])
+    fill(kv, {"e": ["e0", "e1"]})
+    kv.release("e")
+    kv.look_up("l", "e0", "e1", "e2")
     return kv
 
 
@@ -40,7 +46,7 @@ def leaked_from_the_allocated(kv):
 
 
 def is_free_outside_the_pool(kv):
-    kv.free.append(6)
+    kv.free.append(9)
 
 
 def is_allocated_outside_the_pool(kv):
@@ -149,12 +155,83 @@ def page_that_only_a_transfer_holds_was_emptied(kv):
     kv.pages[1].tokens.clear()
 
 
+def hold_has_no_record(kv):
+    kv.pages[2].holds.add(("step", "ghost"))
+
+
+def hold_of_a_lookup_was_forgotten(kv):
+    kv.pages[8].holds.clear()
+
+
+def hold_of_a_step_was_forgotten(kv):
+    kv.pages[7].holds.clear()
+
+
+def step_ended_and_its_holds_stayed(kv):
+    del kv.steps["s"]
+
+
+def lookup_ended_and_its_holds_stayed(kv):
+    del kv.lookups["l"]
+
+
+def step_names_a_free_page(kv):
+    kv.steps["s"].pages.append(3)
+
+
+def lookup_names_a_free_page(kv):
+    kv.lookups["l"].pages.append(3)
+
+
+def step_names_a_page_without_its_hold(kv):
+    kv.steps["s"].pages.append(2)
+
+
+def held_by_a_step_in_place_of_a_lookup(kv):
+    kv.pages[8].holds = {("step", "l")}
+
+
+def reserved_page_was_written(kv):
+    kv.pages[7].tokens.append("d9")
+
+
+def table_is_too_short_for_its_room(kv):
+    kv.tables["d"].remove(7)
+    kv.pages[7].owners.clear()
+
+
+def room_was_forgotten_and_its_page_stayed(kv):
+    kv.lives["d"].reserved = 1
+
+
+def more_was_reserved_than_there_is(kv):
+    kv.lives["d"].reserved = 4
+
+
+def room_was_reserved_without_a_page(kv):
+    kv.lives["c"].reserved = 2
+
+
+def more_was_written_than_reserved(kv):
+    kv.lives["c"].reserved = -1
+
+
+def more_is_in_flight_than_reserved(kv):
+    kv.lives["d"].in_flight = 4
+
+
+def less_than_nothing_is_in_flight(kv):
+    kv.lives["c"].in_flight = -1
+
+
 PARTITION = "free_and_allocated_partition_the_pool"
 OWNERS = "tables_and_owners_agree"
 HELD = "every_page_is_held"
 PINS = "pins_and_transfers_agree"
 TWICE = "tables_name_no_page_twice"
+HOLDS = "holds_and_records_agree"
 TAIL = "only_the_tail_is_partial"
+LONG = "tables_are_as_long_as_needed"
 FROZEN = "pinned_contents_are_frozen"
 SHARED = "block 0 (owners: a, b; pins: t)"
 SHARED_TAIL = "block 1 (owners: a, b; pins: t)"
@@ -168,7 +245,7 @@ CORRUPTIONS = [
     (
         is_free_outside_the_pool,
         PARTITION,
-        "block 6 (outside the pool) is listed as free or allocated",
+        "block 9 (outside the pool) is listed as free or allocated",
     ),
     (
         is_allocated_outside_the_pool,
@@ -216,6 +293,48 @@ CORRUPTIONS = [
         TAIL,
         f"{SHARED} at position 0 of the table of 'a' holds 3 tokens, not 2 to 2",
     ),
+    (
+        reserved_page_was_written,
+        TAIL,
+        "block 7 (owners: d; pins: none; step: s) at position 1 of the table of 'd' holds 1 tokens, "
+        "not 0 to 0",
+    ),
+    (
+        hold_has_no_record,
+        HOLDS,
+        "block 2 (owners: c; pins: none; step: ghost) is named by no record",
+    ),
+    (hold_of_a_lookup_was_forgotten, HOLDS, "block 8 (owners: none; pins: none) is named by l"),
+    (hold_of_a_step_was_forgotten, HOLDS, "block 7 (owners: d; pins: none) is named by s"),
+    (
+        step_ended_and_its_holds_stayed,
+        HOLDS,
+        "block 6 (owners: d; pins: none; step: s) is named by no record",
+    ),
+    (
+        lookup_ended_and_its_holds_stayed,
+        HOLDS,
+        "block 8 (owners: none; pins: none; lookup: l) is named by no record",
+    ),
+    (step_names_a_free_page, HOLDS, "the step 's' names block 3 (not allocated)"),
+    (lookup_names_a_free_page, HOLDS, "the lookup 'l' names block 3 (not allocated)"),
+    (step_names_a_page_without_its_hold, HOLDS, f"{ALONE} is named by s"),
+    (
+        held_by_a_step_in_place_of_a_lookup,
+        HOLDS,
+        "block 8 (owners: none; pins: none; step: l) is named by l",
+    ),
+    (
+        table_is_too_short_for_its_room,
+        LONG,
+        "the table of 'd' names 1 blocks, not 2 (3 tokens reserved, 1 of them in flight)",
+    ),
+    (room_was_forgotten_and_its_page_stayed, LONG, "the table of 'd' names 2 blocks, not 1 (1 tok"),
+    (more_was_reserved_than_there_is, LONG, "the table of 'd' names 2 blocks, not 3 (4 tokens"),
+    (room_was_reserved_without_a_page, LONG, "the table of 'c' names 1 blocks, not 2 (2 tokens"),
+    (more_was_written_than_reserved, LONG, "the table of 'c' names 1 blocks, not 0 (-1 tokens"),
+    (more_is_in_flight_than_reserved, LONG, "(3 tokens reserved, 4 of them in flight)"),
+    (less_than_nothing_is_in_flight, LONG, "(0 tokens reserved, -1 of them in flight)"),
     (pinned_token_was_replaced, FROZEN, f"{SHARED} changed while transfer 't' pins it"),
     (pinned_tail_was_written_in_place, FROZEN, f"{SHARED_TAIL} changed while transfer 't' pins it"),
     (
@@ -279,9 +398,6 @@ def test_a_record_that_names_a_page_twice_is_said_with_the_page_and_its_holders(
         kv.check()
 
     assert SHARED in str(caught.value)
-
-
-@@NEW@@
 
 
 # The prefix cache

@@ -8,21 +8,28 @@ import pytest
 from kvoracle.impl import OutOfBlocks as Full
 from kvoracle.impl import PagedAllocator
 from kvoracle.impl.admission import Admission
+from kvoracle.impl.pool import BlockPool
 from kvoracle.model.adapters.impl import ImplAdapter
 from kvoracle.model.history import explain
 from kvoracle.model.lockstep import Lockstep
 from kvoracle.model.operations import (
     Admit,
     Append,
+    ChangeWeights,
     Create,
     Done,
+    Evict,
     Fork,
+    LookUp,
     OutOfBlocks,
     Pin,
+    Preempt,
     Rejected,
     Release,
     Reset,
+    Resume,
     Unpin,
+    Use,
 )
 from kvoracle.model.run import run
 from kvoracle.model.trace import Configuration, Trace
@@ -58,6 +65,12 @@ def on(allocator):
 def admitting(admission):
     """The adapter of an allocator whose admission is of this class."""
     return on(type(admission.__name__, (PagedAllocator,), {"admission_class": admission}))
+
+
+def pooling(pool, **body):
+    """The adapter of an allocator whose pool is of this class."""
+    allocator = type(pool.__name__, (PagedAllocator,), {"pool_class": pool})
+    return type(pool.__name__, (SaysLittle,), {"allocator_class": allocator, **body})
 
 
 def spoils_admit(spoil):
@@ -147,6 +160,60 @@ class CachesAlways(PagedAllocator):
         super().__init__(blocks, block_size, prefix_cache=True, **options)
 
 
+class HitsAreNotHeld(BlockPool):
+    def hold(self, ids):
+        pass
+
+    def drop_hold(self, ids):
+        pass
+
+
+class NewestIdleFirst(BlockPool):
+    def _evict(self, count):
+        self.idle.append(np.roll(self.idle.pop(len(self.idle)), count))
+        return super()._evict(count)
+
+
+class ForgetsTheLastToken(Admission):
+    def resume(self, name):
+        self.requests.preempted[name].length -= 1
+        self.requests.preempted[name].tokens = self.requests.preempted[name].tokens[:-1]
+        return super().resume(name)
+
+
+class KeepsItsEpoch(PagedAllocator):
+    def change_weights(self):
+        super().change_weights()
+        self.chains.epoch -= 1
+
+
+def with_keys(merge):
+    """An adapter that tells extra keys apart only as far as `merge` leaves them different."""
+    body = {
+        verb: lambda self, request, prompt, keys, _verb=verb: getattr(SaysLittle, _verb)(
+            self, request, prompt, merge(keys)
+        )
+        for verb in ("admit", "look_up")
+    }
+    return type("Merges", (SaysLittle,), body)
+
+
+def says_hit(verb, change):
+    def say(self, *arguments):
+        done = getattr(SaysLittle, verb)(self, *arguments)
+        done.hit = change(done.hit)
+        return done
+
+    return type("Says", (SaysLittle,), {verb: say})
+
+
+def nothing(verb):
+    """An adapter that answers `Done()` for a verb and does nothing."""
+    return type("Nothing", (SaysLittle,), {verb: lambda *_: None})
+
+
+TWO_IDLE = [*IDLE[:2], Admit("b", (4, 5, 6)), Release("b")]
+"""Blocks 0 and 1 are idle, 0 longer; 2 and 3 are free."""
 OFF = Configuration(4, 2)
 CASES = {
     "says too much": (
@@ -298,6 +365,93 @@ CASES = {
         ("outcome", None),
         "answered 'ok', and must answer 'rejected: blocks in use'",
     ),
+    "takes the newest idle block": (
+        pooling(NewestIdleFirst, reuses_in_order=True),
+        [*TWO_IDLE, Admit("c", (7, 8, 9, 10, 11))],
+        ("reuse order", 1),
+        "block 1 was taken for 'c' before block 0, which is to be reused first",
+    ),
+    "takes a block that a lookup holds": (
+        pooling(HitsAreNotHeld, free_blocks=lambda _: None, holders=lambda _: None),
+        [*TWO_IDLE, LookUp("c", (1, 2, 9)), Admit("d", (7, 8, 9, 10, 11))],
+        ("choice", 0),
+        "block 0 (owners: none; pins: none; lookup: c) was taken for 'd' but is not free",
+    ),
+    "says that a lookup found more than there is": (
+        says_hit("look_up", lambda hit: hit + 2),
+        [Admit("a", (1, 2, 3)), LookUp("b", (1, 2, 3, 4))],
+        ("hit", None),
+        "says that 4 tokens of the prompt are written: 2 are",
+    ),
+    "says at use that nothing was found": (
+        says_hit("use", lambda _: 0),
+        [Admit("a", (1, 2, 3)), LookUp("b", (1, 2, 3, 4)), Use("b")],
+        ("hit", None),
+        "says that 0 tokens of the prompt are written: 2 are",
+    ),
+    "says at resume that all was found": (
+        says_hit("resume", lambda _: 3),
+        [Admit("a", (1, 2, 3)), Preempt("a"), Resume("a")],
+        ("hit", None),
+        "says that 3 tokens of the prompt are written: 2 are",
+    ),
+    "resumes with a part of what was written": (
+        admitting(ForgetsTheLastToken),
+        [Admit("a", (1, 2, 3, 4)), Preempt("a"), Resume("a")],
+        ("slots", None),
+        "1 slots for the 2 new tokens of 'a'",
+    ),
+    "takes no notice of extra keys": (
+        with_keys(lambda _: {}),
+        [Admit("a", (1, 2, 3), {"salt": "x"}), Admit("b", (1, 2, 3))],
+        ("choice", 0),
+        "block 0 (owners: a; pins: none) was taken for 'b' but is not free",
+    ),
+    "takes an adapter for a salt": (
+        with_keys(lambda keys: {"salt": "".join(keys.values())}),
+        [Admit("a", (1, 2, 3), {"salt": "x"}), LookUp("b", (1, 2, 3), {"adapter": "x"})],
+        ("hit", None),
+        "says that 2 tokens of the prompt are written: 0 are",
+    ),
+    "joins the values of extra keys": (
+        with_keys(lambda keys: {"salt": "".join(keys.values())}),
+        [
+            Admit("a", (1, 2, 3), {"adapter": "ab"}),
+            Admit("b", (1, 2, 3), {"adapter": "a", "salt": "b"}),
+        ],
+        ("choice", 0),
+        "was taken for 'b' but is not free",
+    ),
+    "tells an empty extra key from none": (
+        with_keys(lambda keys: {"salt": "empty"} if keys == {"salt": ""} else keys),
+        [Admit("a", (1, 2, 3)), Admit("b", (1, 2, 3), {"salt": ""})],
+        ("choice", 2),
+        "block 2 (not allocated) was hit for 'b' and does not hold its prefix",
+    ),
+    "hits what was computed with old weights": (
+        nothing("change_weights"),
+        [*IDLE[:2], ChangeWeights(), Admit("b", (1, 2, 3))],
+        ("hit", None),
+        "says that 2 tokens of the prompt are written: 0 are",
+    ),
+    "publishes what is computed with old weights": (
+        on(KeepsItsEpoch),
+        [Create("a"), Append("a", (1,)), ChangeWeights(), Append("a", (2,)), Admit("b", (1, 2, 3))],
+        ("choice", 0),
+        "block 0 (owners: a; pins: none) was taken for 'b' but is not free",
+    ),
+    "changes the weights under a lookup": (
+        nothing("change_weights"),
+        [LookUp("a", (1, 2)), ChangeWeights()],
+        ("outcome", None),
+        "answered 'ok', and must answer 'rejected: lookup outstanding'",
+    ),
+    "hits what was evicted": (
+        nothing("evict"),
+        [IDLE[0], Evict("a", 0), Admit("b", (1, 2, 3))],
+        ("choice", 0),
+        "block 0 (owners: a; pins: none) was taken for 'b' but is not free",
+    ),
 }
 
 
@@ -377,6 +531,20 @@ def test_reset_and_release_and_pins_pass_on_a_right_allocator():
     assert outcomes[7] == outcomes[9] == Rejected("blocks in use")
     assert outcomes[11] == Done()
     assert outcomes[12].hit == 0
+
+
+def test_a_watermark_that_is_not_kept_is_found():
+    class KeepsNone(ImplAdapter):
+        def __init__(self, config):
+            super().__init__(config)
+            self.allocator.admission.watermark = 0
+
+    config = Configuration(2, 2, prefix_cache=True, watermark=1)
+    failure = failure_of(KeepsNone, [Admit("a", (1, 2, 3))], config)
+
+    assert (failure.rule, failure.block) == ("outcome", None)
+    said = "3 blocks needed (1 kept free), 2 free beside the hits"
+    assert failure.message == f"answered 'ok', and must answer 'out of blocks': {said}"
 
 
 # Duplicates

@@ -3,6 +3,7 @@
 `python tests/cover/test_random64_and_walk.py` prints the dict below as it is now.
 """
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -11,27 +12,50 @@ from collections import Counter
 
 import pytest
 
+from kvoracle.model.fields import kinds
 from kvoracle.model.operations import (
     OPERATIONS,
+    Acknowledge,
     Admit,
     Append,
     AppendEach,
+    BeginStep,
+    Cancel,
+    Commit,
     Create,
+    EndStep,
+    FailStep,
     Fork,
+    LookUp,
     Pin,
+    Preempt,
+    Receive,
     Release,
     ReleaseEach,
+    Reserve,
+    Resume,
+    Send,
+    Trim,
     Unpin,
+    Use,
 )
 from kvoracle.model.random64 import Random64, combine, parse_seed
-from kvoracle.model.trace import parse, render
+from kvoracle.model.seeds import DOCUMENT_OPERATIONS
+from kvoracle.model.trace import OPTIONS, parse, render
 from kvoracle.model.walk import (
+    ANY_EXTRA_KEYS,
     MANY_REQUEST_NAMES,
     MANY_TRANSFER_NAMES,
+    RARE,
     REQUEST_NAMES,
+    STEP_NAMES,
+    TARGETS,
+    TOGETHER,
     TRANSFER_NAMES,
+    _weights,
     walk,
 )
+from kvoracle.reference import Oracle, Rejected
 
 WALK_DIGESTS = {
     0: "136bf5928193cf9904456b37824109162565bf3ce16dd05ab6f360e1991d974e",
@@ -63,6 +87,11 @@ SPLITMIX64 = {
 
 SEEDS = range(200)
 WITHOUT_CACHE = (Create, Append, AppendEach, Fork, Pin, Unpin, Release, ReleaseEach)
+
+
+def drawn_in(seed, *arguments, **options):
+    """How often each operation is in a walk."""
+    return Counter(type(o) for o in walk(seed, *arguments, **options).operations)
 
 
 def digest(seed):
@@ -254,6 +283,11 @@ def test_block_sizes_with_a_step_are_honoured():
         (Create, Append, Fork, Release),
         (Create, Append, Pin, Unpin, Release),
         (Create, Admit, Append, Release),
+        (Create, Append, Release, Reserve, Commit, Trim),
+        (Create, Append, Release, BeginStep, EndStep, FailStep),
+        (Create, Append, Release, Preempt, Resume),
+        (Create, Append, Release, Send, Acknowledge),
+        (Create, Admit, Append, Release, LookUp, Use),
         OPERATIONS,
     ],
 )
@@ -263,21 +297,155 @@ def test_only_the_operations_of_an_allocator_are_drawn(operations):
     assert set(drawn) == set(operations)
 
 
+def switched_on(seed):
+    return {operation for operation, _ in _weights(Random64(seed), OPERATIONS)}
+
+
 def test_create_admit_and_append_are_never_switched_off():
-    for seed in SEEDS:
-        drawn = {type(operation) for operation in walk(seed, steps=400).operations}
-        assert {Create, Admit, Append} <= drawn
+    assert all({Create, Admit, Append} <= switched_on(seed) for seed in SEEDS)
 
 
 def test_every_other_operation_is_switched_off_in_some_walks():
-    missing = Counter(
-        kind
-        for seed in SEEDS
-        for kind in set(OPERATIONS) - {type(o) for o in walk(seed, steps=400).operations}
-    )
+    missing = Counter(kind for seed in SEEDS for kind in set(OPERATIONS) - switched_on(seed))
 
     assert set(missing) == set(OPERATIONS) - {Create, Admit, Append}
     assert all(count > len(SEEDS) / 10 for count in missing.values())
+
+
+def test_what_is_switched_off_is_not_drawn():
+    for seed in range(20):
+        drawn = drawn_in(seed, (Create, Append, Release, Preempt, Resume), steps=200)
+        assert (Preempt in drawn) == (Resume in drawn)
+
+
+# Operations that make sense together
+
+
+@pytest.mark.parametrize("together", TOGETHER, ids=lambda ops: min(o.verb for o in ops))
+def test_operations_that_make_sense_together_are_switched_on_and_off_together(together):
+    on = [together & switched_on(seed) for seed in range(400)]
+
+    assert set(on) == {together, frozenset()}
+    assert 150 < on.count(together) < 250
+
+
+def test_two_groups_are_switched_independently():
+    on = Counter(tuple(group <= switched_on(seed) for group in TOGETHER) for seed in range(2000))
+
+    assert len(on) == 2 ** len(TOGETHER)
+
+
+def test_what_an_allocator_lacks_of_a_group_is_not_drawn_and_the_rest_is():
+    lacking = tuple(operation for operation in OPERATIONS if operation is not Trim)
+    drawn = [drawn_in(seed, lacking, steps=200) for seed in range(40)]
+
+    assert {Reserve in kinds for kinds in drawn} == {True, False}
+    assert not any(Trim in kinds for kinds in drawn)
+
+
+def test_what_undoes_much_at_once_is_rare():
+    weights = Counter()
+    for seed in range(1000):
+        weights.update(dict(_weights(Random64(seed), OPERATIONS)))
+    common = min(weights[operation] for operation in set(OPERATIONS) - RARE)
+
+    assert all(0 < weights[operation] < common / 2 for operation in RARE)
+
+
+def test_operations_mostly_have_something_to_be_about():
+    """What names no step, lookup, reservation or preempted request is misuse, and misuse is rare."""
+    about, total = Counter(), Counter()
+    for seed in range(60):
+        trace = walk(seed)
+        config = trace.config
+        kv = Oracle(
+            *(config.blocks, config.block_size),
+            caching=config.prefix_cache,
+            watermark=config.watermark,
+            max_length=config.max_model_len or None,
+            match_unit=config.match_unit,
+        )
+        for operation in trace.operations:
+            total[type(operation)] += 1
+            about[type(operation)] += names_something(kv, operation)
+            with contextlib.suppress(MemoryError, Rejected):
+                operation.perform(kv, operation.writes())
+
+    needy = {o for o in OPERATIONS if TARGETS & set(kinds(o).values())}
+    assert needy >= {Commit, Trim, Use, Cancel, Resume, EndStep, FailStep, Acknowledge}
+    for operation in needy:
+        assert about[operation] > total[operation] / 2 > 0, operation
+
+
+def names_something(kv, operation):
+    """Whether the reservation, lookup, preempted request, step or transfer that it names is there."""
+    known = {
+        "reserving": [request for request, life in kv.lives.items() if life.reserved],
+        "looked up": kv.lookups,
+        "preempted": kv.preempted,
+        "step": kv.steps,
+        "transfer": kv.transfers,
+    }
+    fields = kinds(type(operation)).items()
+    return all(
+        getattr(operation, name) in known.get(kind, [getattr(operation, name)])
+        for name, kind in fields
+    )
+
+
+def test_numbers_are_small_and_reach_their_edges():
+    seen = {name: set() for name in ("count", "first", "workers", "worker", "lease", "life")}
+    for seed in SEEDS:
+        trace = walk(seed)
+        for operation in trace.operations:
+            for name in seen.keys() & set(operation.__struct_fields__):
+                seen[name].add(getattr(operation, name))
+            if isinstance(operation, Reserve):
+                assert 0 <= operation.count <= 2 * trace.config.block_size + 1
+
+    assert seen["workers"] == {1, 2, 3}
+    assert seen["worker"] == {0, 1, 2, 3}
+    assert seen["lease"] == {0, 1, 2, 3, 4}
+    assert seen["life"] == {0, 1}
+    assert {0, 1, 2} <= seen["count"] & seen["first"]
+
+
+def test_steps_are_named_s1_to_s4():
+    names = {getattr(o, "step", "s1") for seed in SEEDS for o in walk(seed).operations}
+
+    assert names == set(STEP_NAMES)
+
+
+# What only some allocators have
+
+
+@pytest.mark.parametrize("known", [(), ("salt",), ("adapter", "salt"), tuple(ANY_EXTRA_KEYS)])
+def test_extra_keys_are_only_those_that_an_allocator_tells_apart(known):
+    drawn, keyed, prompts = set(), 0, 0
+    for seed in range(100):
+        for operation in walk(seed, extra_keys=frozenset(known)).operations:
+            if isinstance(operation, Admit | LookUp | Receive):
+                drawn |= operation.extra_keys.keys()
+                keyed, prompts = keyed + bool(operation.extra_keys), prompts + 1
+
+    assert drawn == set(known)
+    assert 0 < keyed < prompts / 3 or not known
+
+
+@pytest.mark.parametrize("names", [(), *((name,) for name in OPTIONS), OPTIONS], ids=str)
+def test_options_are_only_those_that_an_allocator_honours(names):
+    configs = [walk(seed, steps=0, options=frozenset(names)).config for seed in range(800)]
+    given = Counter(name for config in configs for name in OPTIONS if getattr(config, name))
+
+    assert set(given) == set(names)
+    assert all(20 < count < 200 for count in given.values())
+
+
+def test_walks_without_the_new_operations_draw_nothing_for_them():
+    """The document's seeds mean what they always meant, whatever an allocator could do besides."""
+    for seed in SEEDS:
+        plain = walk(seed, DOCUMENT_OPERATIONS, extra_keys=frozenset(), options=frozenset())
+        assert walk(seed, DOCUMENT_OPERATIONS, options=frozenset()) == plain
 
 
 @pytest.mark.parametrize("operations", [WITHOUT_CACHE, OPERATIONS], ids=["without cache", "all"])
@@ -317,10 +485,10 @@ def test_with_prompts_every_token_is_new_or_an_earlier_one_or_a_disguised_one():
             if len(tokens) > 100:
                 break
             new = [token for token in tokens if token not in seen and token - 256 not in seen]
-            assert new == list(range(newest + 1, newest + 1 + len(new)))
+            assert not new or new == list(range(max(newest + 1, new[0]), new[0] + len(new)))
             assert not appended or set(appended) <= seen or list(appended) == new
             repeated += bool(appended) and not new
-            newest += len(new)
+            newest = new[-1] if new else newest
             seen |= set(tokens)
     assert repeated > 0
 

@@ -2,23 +2,34 @@
 
 import pytest
 
+from kvoracle.impl import PagedAllocator
+from kvoracle.impl.steps import Steps
 from kvoracle.model.adapters.impl import ImplAdapter
 from kvoracle.model.operations import (
     OPERATIONS,
+    Acknowledge,
     Admit,
     Append,
     AppendEach,
+    BeginStep,
     Create,
+    EndStep,
+    Evict,
+    FailStep,
     Fork,
+    LookUp,
     Pin,
+    Receive,
     Release,
     ReleaseEach,
+    Reserve,
     Reset,
+    Send,
     Unpin,
 )
 from kvoracle.model.run import Failure, run
 from kvoracle.model.shrink import shrink
-from kvoracle.model.trace import Configuration, Expected, Trace
+from kvoracle.model.trace import OPTIONS, Configuration, Expected, Trace
 from kvoracle.model.walk import walk
 
 
@@ -353,3 +364,144 @@ def test_what_a_file_expected_is_not_kept_for_other_operations():
     failure = Failure(trace, "holder count", "")
 
     assert shrink(failure, Fails(ForkMissesAnOwner)).trace.expected == []
+
+
+# Counts, extra keys, steps, options
+
+
+def fails_if(predicate):
+    """As `fails`, of a trace alone."""
+    return lambda trace: Failure(trace, "rule", "") if predicate(trace) else None
+
+
+def shrunk(operations, predicate, **options):
+    """What is left of a trace on 8 blocks of 4, which fails while `predicate(trace)` holds."""
+    trace = Trace(Configuration(8, 4, **options), operations)
+    assert predicate(trace)
+    return shrink(Failure(trace, "rule", ""), fails_if(predicate)).trace
+
+
+def always(*kinds):
+    """Holds while there is an operation of each of these kinds."""
+    return lambda trace: set(kinds) <= set(map(type, trace.operations))
+
+
+def keeps(kind, **least):
+    """Holds while there is an operation of a kind whose numbers are at least these."""
+    return lambda trace: any(
+        isinstance(operation, kind)
+        and all(getattr(operation, name) >= count for name, count in least.items())
+        for operation in trace.operations
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "least", "small"),
+    [
+        (Reserve("a", 37), {}, Reserve("a", 0)),
+        (Reserve("a", 37), {"count": 5}, Reserve("a", 5)),
+        (Reserve("a", 1_000_000), {"count": 999_999}, Reserve("a", 999_999)),
+        (Send("a", "t", 64, 9), {}, Send("a", "t1", 1, 0)),
+        (Send("a", "t", 64, 9), {"workers": 2, "lease": 3}, Send("a", "t1", 2, 3)),
+        (Receive("a", (7, 8), "t", 3, 4), {}, Receive("a", (1,), "t1", 1, 0)),
+        (Acknowledge("t", 3, 1), {}, Acknowledge("t1", 0, 0)),
+        (Acknowledge("t", 3, 1), {"life": 1}, Acknowledge("t1", 0, 1)),
+        (Evict("a", 9), {}, Evict("a", 0)),
+        (Evict("a", 9), {"first": 2}, Evict("a", 2)),
+    ],
+    ids=repr,
+)
+def test_a_number_gets_as_small_as_it_may(operation, least, small):
+    assert shrunk([operation], keeps(type(operation), **least)).operations == [small]
+
+
+BOTH = {"adapter": "x", "salt": "y"}
+
+
+@pytest.mark.parametrize("kind", [Admit, LookUp])
+def test_extra_keys_go_where_the_failure_does_not_need_them(kind):
+    assert shrunk([kind("a", (5, 6), BOTH)], always(kind)).operations == [kind("a", (1,))]
+
+
+def test_extra_keys_stay_where_the_failure_needs_them():
+    def differ(trace):
+        return len({str(getattr(o, "extra_keys", "none")) for o in trace.operations}) == 2
+
+    small = shrunk([Admit("x", (5, 6), {"salt": "y"}), Admit("y", (5, 6), BOTH)], differ)
+
+    assert {} in [operation.extra_keys for operation in small.operations]
+    assert len(small.operations) == 2
+
+
+def test_steps_are_renamed_in_order_of_appearance_and_stay_apart():
+    def two_steps_end(trace):
+        begun = [o.step for o in trace.operations if isinstance(o, BeginStep)]
+        ended = [o.step for o in trace.operations if isinstance(o, EndStep | FailStep)]
+        return len(set(begun)) == 2 and ended == begun[::-1]
+
+    operations = [
+        *(Create("zeta"), Create("psi"), BeginStep("omega", ("zeta", "psi"), (50, 60))),
+        *(BeginStep("a", ("psi",), (70,)), EndStep("a"), FailStep("omega")),
+    ]
+
+    assert shrunk(operations, two_steps_end).operations == [
+        *(BeginStep("s1", ("a",), (1,)), BeginStep("s2", ("a",), (2,))),
+        *(EndStep("s2"), FailStep("s1")),
+    ]
+
+
+def test_one_step_does_the_work_of_two():
+    operations = [BeginStep("x", ("a",), (1,)), EndStep("x"), BeginStep("y", ("a",), (2,))]
+
+    def begins_twice(trace):
+        return sum(isinstance(o, BeginStep) for o in trace.operations) == 2
+
+    assert shrunk(operations, begins_twice).operations == [
+        *(BeginStep("s1", ("a",), (1,)), BeginStep("s1", ("a",), (2,))),
+    ]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_of_the_pool_goes_unless_the_failure_needs_it(option):
+    operations, value = [Create("a"), Append("a", (1, 2))], 2
+
+    dropped = shrunk(operations, always(Append), **{option: value})
+    kept = shrunk(operations, lambda trace: getattr(trace.config, option) > 0, **{option: value})
+
+    assert dropped.config == Configuration(1, 1)
+    assert getattr(kept.config, option) > 0
+    assert kept.operations == []
+
+
+class _HoldsNothing(Steps):
+    def _hold(self, rows, sources):
+        return super()._hold(rows[:0], [])
+
+
+class StepsHoldNothing(ImplAdapter):
+    """A planted bug of the new vocabulary, told by no count: a step holds no block."""
+
+    allocator_class = type("Allocator", (PagedAllocator,), {"steps_class": _HoldsNothing})
+    reuses_in_order = False
+
+    def free_blocks(self):
+        return None
+
+    def holders(self):
+        return None
+
+    def statistics(self):
+        return None
+
+
+@pytest.mark.parametrize("seed", [0, 100])
+def test_a_planted_bug_of_steps_shrinks_to_a_step_and_what_takes_its_blocks(seed):
+    failure = first_failure(StepsHoldNothing, range(seed, seed + 1000), OPERATIONS)
+    fails = Fails(StepsHoldNothing)
+
+    small = shrink(failure, fails).trace
+
+    assert small.config.block_size == 1
+    assert {BeginStep} < {type(operation) for operation in small.operations}
+    assert len(small.operations) <= 6
+    assert fails.runs < 500

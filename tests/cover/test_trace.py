@@ -234,8 +234,8 @@ BAD_TEXTS = {
     "missing field of an operation": (text_of('[{"op":"create"}]'), "required field `request`"),
     "unknown field": (text_of(more=',"seed":1'), "unknown field `seed`"),
     "unknown field of the config": (
-        text_of(config='"config":{"blocks":4,"block_size":2,"groups":1}'),
-        "unknown field `groups`",
+        text_of(config='"config":{"blocks":4,"block_size":2,"colour":1}'),
+        "unknown field `colour`",
     ),
     "unknown field of an operation": (
         text_of('[{"op":"create","request":"a","tokens":[1]}]'),

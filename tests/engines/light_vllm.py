@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 REAL = [
     "distributed.kv_events",
+    "lora",
+    "lora.request",
     "utils",
     "utils.hashing",
     "utils.math_utils",
@@ -33,6 +35,7 @@ REAL = [
     "v1.kv_cache_interface",
     "v1.kv_cache_layout",
     "v1.kv_cache_spec_registry",
+    "v1.metrics.stats",
     "v1.request",
 ]
 SAMPLING = {"max_tokens": 16, "extra_args": None, "skip_reading_prefix_cache": None}
@@ -43,8 +46,24 @@ class _SamplingParams(SimpleNamespace):
         super().__init__(**SAMPLING | chosen)
 
 
+class _PlaceholderRange(NamedTuple):
+    offset: int
+    length: int
+
+
+class _MultiModalFeatureSpec(NamedTuple):
+    data: Any
+    modality: str
+    identifier: str
+    mm_position: _PlaceholderRange
+
+
 USED: dict[str, dict[str, Any]] = {
     "logger": {"init_logger": logging.getLogger},
+    "multimodal.inputs": {
+        "MultiModalFeatureSpec": _MultiModalFeatureSpec,
+        "PlaceholderRange": _PlaceholderRange,
+    },
     "sampling_params": {"SamplingParams": _SamplingParams},
     "v1.utils": {"ConstantList": lambda tokens: tokens},
 }

@@ -17,13 +17,23 @@ light_vllm.install()
 
 from vllm.utils import hashing  # noqa: E402
 from vllm.v1.core import kv_cache_utils  # noqa: E402
+from vllm.v1.metrics.stats import PrefixCacheStats  # noqa: E402
 
 from kvoracle.model.adapters import vllm as adapter  # noqa: E402
-from kvoracle.model.operations import Done, OutOfBlocks, Rejected  # noqa: E402
+from kvoracle.model.adapters import vllm_blockpool, vllm_requests  # noqa: E402
+from kvoracle.model.operations import (  # noqa: E402
+    Append,
+    AppendEach,
+    Done,
+    Evict,
+    OutOfBlocks,
+    Rejected,
+    Release,
+)
 from kvoracle.model.trace import Configuration  # noqa: E402
 
 SIGNATURES = {
-    adapter.BlockPool: {
+    vllm_blockpool.BlockPool: {
         "__init__": (
             "(self, num_gpu_blocks, enable_caching, hash_block_size, enable_kv_cache_events=False,"
             " metrics_collector=None, num_hash_lookahead_tokens=0, medium='GPU')"
@@ -48,12 +58,17 @@ SIGNATURES = {
             " num_encoder_tokens=0, full_sequence_must_fit=False, reserved_blocks=0,"
             " has_scheduled_reqs=True, skip_zeroing_group_ids=())"
         ),
+        "cache_blocks": "(self, request, num_computed_tokens)",
+        "evict_blocks": "(self, block_ids)",
         "free": "(self, request)",
         "get_block_ids": "(self, request_id)",
+        "get_blocks": "(self, request_id)",
         "get_computed_blocks": "(self, request, max_cache_hit_length=None)",
+        "make_prefix_cache_stats": "(self)",
+        "record_prefix_cache_stats": "(self, request, num_hits)",
         "reset_prefix_cache": "(self)",
     },
-    adapter.Request: {
+    vllm_requests.Request: {
         "__init__": (
             "(self, request_id, prompt_token_ids, sampling_params, pooling_params, client_index=0,"
             " arrival_time=None, prompt_embeds=None, prompt_is_token_ids=None, mm_features=None,"
@@ -108,7 +123,7 @@ def test_signatures_are_those_of_0_33_0(owner, method, expected):
     found = "gone" if function is None else signature_of(function)
     assert found == expected, (
         f"{owner.__name__}.{method} of vLLM {version('vllm')} is {found}, where it was "
-        f"{expected}: look at kvoracle/model/adapters/vllm.py again"
+        f"{expected}: look at kvoracle/model/adapters/vllm*.py again"
     )
 
 
@@ -133,8 +148,8 @@ def test_a_refused_append_takes_its_hashes_back():
     assert manager.append("a", (4, 5, 6, 7)) == OutOfBlocks()
     assert len(manager.requests["a"].block_hashes) == 1
     assert manager.append("a", (8,)) == Done()
-    assert manager.manager.get_computed_blocks(waiting(manager, 1, 2, 3, 4, 5))[1] == 2
-    assert manager.manager.get_computed_blocks(waiting(manager, 1, 2, 3, 8, 5))[1] == 4
+    assert computed(manager, 1, 2, 3, 4, 5) == 2
+    assert computed(manager, 1, 2, 3, 8, 5) == 4
 
 
 def test_a_refused_admission_leaves_nothing():
@@ -165,20 +180,96 @@ def test_no_reset_while_blocks_are_in_use():
     assert manager.admit("a", (1, 2, 3)) == Done(hit=0)
 
 
-def test_sampling_parameters_can_skip_the_lookup():
-    """Read from the file: in the light import these parameters are a stand-in."""
-    source = Path(hashing.__file__).parents[1] / "sampling_params.py"
-    assert "    skip_reading_prefix_cache: bool | None = None\n" in source.read_text("utf-8")
+def test_loaded_blocks_outlive_their_request_and_are_published_for_none():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.receive("a", (1, 2, 3, 4), "t", 2, 0) == Done(hit=0)
+    manager.release("a")
+    assert manager.free_blocks() == 1
+    manager.acknowledge("t", 1, 0)
+    assert manager.free_blocks() == 1
+    manager.acknowledge("t", 0, 0)
+    assert manager.free_blocks() == 3
+    assert manager.admit("b", (1, 2, 3)) == Done(hit=0)
 
 
-def waiting(manager, *tokens):
-    return adapter.Request(
-        "waiting",
-        list(tokens),
-        adapter.LOOKS_UP_ITS_PROMPT,
-        pooling_params=None,
-        block_hasher=manager.hasher,
-    )
+def test_a_load_is_published_when_it_has_arrived():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.receive("a", (1, 2, 3, 4), "t", 1, 0) == Done(hit=0)
+    assert computed(manager, 1, 2, 3) == 0
+    manager.acknowledge("t", 0, 0)
+    assert computed(manager, 1, 2, 3) == 2
+    assert manager.requests["a"].status == adapter.RequestStatus.RUNNING
+    assert manager.append("a", (5, 6)) == Done()
+
+
+def test_drafts_are_published_when_they_are_accepted():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.admit("a", (1, 2, 3)) == Done(hit=0)
+    assert manager.reserve("a", 3) == Done()
+    assert len(manager.table("a")) == 3
+    assert computed(manager, 1, 2, 3, 4, 5) == 2
+    manager.commit("a", (4,))
+    assert computed(manager, 1, 2, 3, 4, 5) == 4
+    assert manager.reserve("a", 4) == OutOfBlocks()
+
+
+def test_a_failed_request_is_only_ended():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.admit("a", (1, 2, 3)) == Done(hit=0)
+    manager.evict("a", 0)
+    assert computed(manager, 1, 2, 3) == 0
+    assert not manager.can_try(Append("a", (4,)))
+    assert not manager.can_try(AppendEach(("a",), (4,)))
+    assert not manager.can_try(Evict("a", 0))
+    assert manager.can_try(Release("a"))
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("watermark", [0, 1, 2, 3, 10])
+def test_the_watermark_is_so_many_blocks(blocks, watermark):
+    manager = adapter.VllmAdapter(Configuration(blocks, 2, watermark=watermark))
+    assert manager.manager.watermark_blocks == watermark
+
+
+def test_counts_of_a_preempted_request_are_kept_apart_and_added():
+    manager = adapter.VllmAdapter(CACHING)
+    assert manager.admit("a", (1, 2, 3)) == Done(hit=0)
+    manager.preempt("a")
+    assert manager.resume("a") == Done(hit=2)
+    assert manager.manager.prefix_cache_stats.preempted_hits == 2
+    assert manager.statistics() == {"queried_tokens": 6, "hit_tokens": 2, "held": 2}
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("multimodal/inputs.py", "class PlaceholderRange:\n"),
+        ("multimodal/inputs.py", "class MultiModalFeatureSpec:\n"),
+        ("v1/core/kv_cache_utils.py", 'extra_keys.append(("mm", mm_feature.identifier, offset'),
+        ("v1/core/sched/scheduler.py", "self.kv_cache_manager.evict_blocks(sync_blocks_to_evict)"),
+        ("v1/core/sched/scheduler.py", "has_scheduled_reqs=bool(self.running),"),
+        (
+            "v1/simple_kv_offload/manager.py",
+            "# Touch GPU blocks to prevent freeing during async load",
+        ),
+    ],
+)
+def test_callers_that_the_adapter_plays_still_say_so(file, text):
+    """Read from the file: in the light import most of these are stand-ins."""
+    assert text in (Path(hashing.__file__).parents[1] / file).read_text("utf-8")
+
+
+def test_fields_are_those_of_0_33_0():
+    fields = vllm_requests.LoRARequest.__struct_fields__
+    assert fields[:3] == ("lora_name", "lora_int_id", "lora_path")
+    assert {"queries", "hits", "preempted_queries", "preempted_hits"} <= vars(
+        PrefixCacheStats()
+    ).keys()
+
+
+def computed(manager, *tokens):
+    """How many tokens of a prompt would be hit."""
+    return manager.manager.get_computed_blocks(manager.new.waiting("waiting", tokens))[1]
 
 
 def signature_of(function):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kvoracle.model.campaign import Plan, Result, conduct
+from kvoracle.model.campaign import WITNESSES_NEED_OPERATIONS, Plan, Result, conduct
 from kvoracle.model.canaries import CANARIES, with_canary
 from kvoracle.model.check import as_target
 from kvoracle.model.engines import hunt
 from kvoracle.model.run import Tally
-from kvoracle.model.witnesses import WITNESSES
+from kvoracle.model.witnesses import required
 
 
 @pytest.mark.parametrize("canary", CANARIES)
@@ -33,12 +33,12 @@ def test_a_surviving_canary_fails_the_campaign(monkeypatch):
 
 def test_a_witness_never_reached_fails_a_long_campaign_only():
     target = as_target("impl")
-    short = Result({"walk": Tally({("create", "ok"): 19_999})})
-    long = Result({"walk": Tally({("create", "ok"): 20_000})})
+    short = Result({"walk": Tally({("create", "ok"): WITNESSES_NEED_OPERATIONS - 1})})
+    long = Result({"walk": Tally({("create", "ok"): WITNESSES_NEED_OPERATIONS})})
 
     assert short.succeeded(target)
     assert not long.succeeded(target)
-    assert len(long.unmet(target)) == len(WITNESSES)
+    assert long.unmet(target) == required(target)
 
 
 class NotACanary:

@@ -1,0 +1,207 @@
+"""The shortest trace on which something happens, found by going all ways from an empty pool.
+
+The pool does what the relations say, broken ones included.  So a trace that ends with a broken
+invariant is a solver's counterexample that can really be reached, and an allocator that is broken
+in the same way fails on it.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from kvoracle.model.operations import (
+    Acknowledge,
+    Admit,
+    AnyOperation,
+    Append,
+    BeginStep,
+    ChangeWeights,
+    Commit,
+    Create,
+    EndStep,
+    Evict,
+    FailStep,
+    Fork,
+    Pin,
+    Release,
+    Reserve,
+    Send,
+    Trim,
+    Unpin,
+)
+from kvoracle.model.proof.invariants import INVARIANTS
+from kvoracle.model.proof.pool import BY_NAME, Pool, Stuck
+from kvoracle.model.proof.relation import Relation
+from kvoracle.model.proof.relations import GROUPS
+from kvoracle.model.proof.state import State
+from kvoracle.model.proof.tie import domains_of
+from kvoracle.model.trace import Configuration, Group, Trace
+
+Happens = Callable[[Relation, State, State], Sequence[str]]
+"""What of interest happened when a relation was carried out, given the states before and after."""
+
+CORE: list[AnyOperation] = [
+    Create("a"),
+    Append("a", (1,)),
+    Fork("a", "b"),
+    Append("b", (2,)),
+    Pin("a", "t"),
+    Pin("a", "u"),
+    Unpin("t"),
+    Release("a"),
+    Release("b"),
+]
+WAYS: dict[str, list[AnyOperation]] = {
+    "core": CORE,
+    "room": [*CORE, Reserve("a", 1), Reserve("a", 3), Commit("a", (3,)), Trim("a")],
+    "prefix cache": [
+        Admit("a", (1, 2, 3)),
+        Admit("b", (4, 3)),
+        Admit("c", (4, 2, 3)),
+        Admit("d", (1, 2, 3), {"salt": "x"}),
+        Release("a"),
+        Release("b"),
+        Append("a", (5,)),
+        Evict("a", 0),
+        ChangeWeights(),
+    ],
+    "steps": [
+        *CORE,
+        BeginStep("s", ("a",), (5,)),
+        BeginStep("z", ("a",), (6,)),
+        BeginStep("z", ("b",), (7,)),
+        EndStep("s"),
+        EndStep("z"),
+        FailStep("s"),
+    ],
+    "transfers": [
+        *CORE,
+        Send("a", "t", 1, 0),
+        Send("a", "t", 2, 0),
+        Send("a", "t", 1, 1),
+        Acknowledge("t", 0, 0),
+        Acknowledge("t", 1, 0),
+        Acknowledge("t", 0, 1),
+    ],
+}
+"""The operations that are tried, by the group of the operation that is looked for."""
+
+POOLS = (
+    Configuration(blocks=3, block_size=2, prefix_cache=True),
+    Configuration(blocks=6, block_size=1, prefix_cache=True),
+    Configuration(blocks=3, block_size=2, groups=(Group(2, window=2),)),
+)
+
+FEW = {"worker": range(2), "generation": range(4)}
+
+SECONDS_EACH = 6.0
+"""How long one way is gone on one pool."""
+
+
+class Found(NamedTuple):
+    """A trace at whose end something happens, what it is, and the states around it."""
+
+    trace: Trace
+    happened: Sequence[str]
+    before: State
+    after: State
+
+
+class _Happened(Exception):
+    """Ends the search from inside an operation."""
+
+
+def shortest(
+    first: str,
+    happens: Happens,
+    relations: Mapping[str, Relation] = BY_NAME,
+    seconds_each: float = SECONDS_EACH,
+) -> Found | None:
+    """The shortest trace of the first way and the first pool that have one."""
+    for way in sorted(WAYS, key=lambda name: name != first):
+        for config in POOLS:
+            deadline = time.monotonic() + seconds_each
+            found = _search(config, WAYS[way], happens, relations, deadline)
+            if found is not None:
+                return found
+    return None
+
+
+def _search(
+    config: Configuration,
+    operations: Sequence[AnyOperation],
+    happens: Happens,
+    relations: Mapping[str, Relation],
+    deadline: float,
+) -> Found | None:
+    domains = {**domains_of(Trace(config, list(operations))), **FEW}
+    start = Pool(
+        config.block_size,
+        domains,
+        caching=config.prefix_cache,
+        window=config.layer_groups[0].window,
+        relations=relations,
+    )
+    queue: deque[tuple[Pool, list[AnyOperation]]] = deque([(start, [])])
+    known = set()
+    while queue and time.monotonic() < deadline:
+        pool, trace = queue.popleft()
+        for operation in operations:
+            following = pool.copy()
+            seen: list[tuple[Sequence[str], State, State]] = []
+            following.observe = _stop_when(happens, seen)
+            try:
+                following.perform(operation)
+            except _Happened:
+                return Found(Trace(config, [*trace, operation]), *seen[0])
+            except (Stuck, KeyError):
+                continue
+            if (fingerprint := _fingerprint(following)) not in known:
+                known.add(fingerprint)
+                queue.append((following, [*trace, operation]))
+    return None
+
+
+def _stop_when(
+    happens: Happens, seen: list[tuple[Sequence[str], State, State]]
+) -> Callable[[Relation, State, State], None]:
+    def observe(relation: Relation, before: State, after: State) -> None:
+        happened = happens(relation, before, after)
+        if happened:
+            seen.append((happened, before, after))
+            raise _Happened
+
+    return observe
+
+
+def _fingerprint(pool: Pool) -> object:
+    tables = {
+        name: frozenset(function.values.items())
+        for name, function in pool.state.functions.items()
+        if hasattr(function, "values")
+    }
+    return frozenset(tables.items()), tuple(pool.steps), tuple(pool.leases.items())
+
+
+def group_of(relation: Relation) -> str:
+    """The group of operations that a relation belongs to."""
+    return next(
+        name for name, group in GROUPS.items() if relation.name in [one.name for one in group]
+    )
+
+
+def breaks(relation: Relation) -> Happens:
+    """A relation left a state in which an invariant is broken."""
+
+    def happens(done: Relation, _: State, after: State) -> list[str]:
+        if done != relation:
+            return []
+        return [invariant.__name__ for invariant in INVARIANTS if not invariant(after)]
+
+    return happens
+
+
+def occurs(relation: Relation) -> Happens:
+    """A relation was carried out."""
+    return lambda done, _, after: [done.name] if done == relation else []
