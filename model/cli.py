@@ -24,6 +24,7 @@ from kvoracle.model.engines import ENGINES
 from kvoracle.model.errors import UsageError
 from kvoracle.model.explore.command import explore
 from kvoracle.model.found import FOUND
+from kvoracle.model.proof.show import proof
 from kvoracle.model.random64 import parse_seed
 from kvoracle.model.registry import ALLOCATORS, Target, resolve
 from kvoracle.model.trace import Trace, make_folder, read
@@ -143,6 +144,19 @@ def mutants(
             out.print(f"wrote {path}")
     survived = [one for one in caught if one.failure is None]
     raise typer.Exit(EXIT_VIOLATION if survived else EXIT_NOTHING_FOUND)
+
+
+@app.command()
+def prove(
+    without: Annotated[
+        str | None,
+        typer.Option(help="Leave a part of an operation out, 'OPERATION: PART', and see why it is there."),
+    ] = None,
+    save: Annotated[Path, typer.Option(help="The folder for the trace of what fails.")] = FOUND,
+) -> None:
+    """Prove the rules for pools of any size, with a solver (docs/proof.md)."""
+    is_proven = proof(report.console(), without, save)
+    raise typer.Exit(EXIT_NOTHING_FOUND if is_proven else EXIT_VIOLATION)
 
 
 @app.command()

@@ -45,6 +45,9 @@ ALLOCATORS = {
         "kvoracle.model.adapters.contiguous:ContiguousAdapter",
         "the baseline: max_model_len slots reserved a request",
     ),
+    "impl-batch": Known(
+        "kvoracle.model.adapters.impl_batch:ImplBatchAdapter", "the same, one batch call a step"
+    ),
     "vllm": Known("kvoracle.model.adapters.vllm:VllmAdapter", "vLLM's KVCacheManager", VLLM),
     "vllm-in-order": Known(
         "kvoracle.model.adapters.vllm:VllmInOrderAdapter",

@@ -296,7 +296,7 @@ class GroupedKV:
             self.demand = (need, free - lost_at_least)
         if not any(at_best):
             need, room = self.demand
-            raise MemoryError(f"{need} blocks needed in all groups, {room} free beside the hits")
+            raise MemoryError(f"{need} blocks needed in all groups, {room} free for them")
         self.may_refuse = not all(surely)
 
     def _hits(self, request: str, candidates: dict[Place, list[int]]) -> dict[Place, int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kvoracle.reference import Oracle
+from kvoracle.reference.records import Transfer
 
 Key = tuple[Any, ...]
 
@@ -22,32 +23,45 @@ class Canonical(NamedTuple):
     steps: tuple[str, ...]
 
 
+Looks = dict[str, Key]
+"""What each request or transfer looks like without the names of blocks."""
+
+
 def canonical(kv: Oracle, caches: bool) -> Canonical:
     """The smallest description of a state over all namings; contents are told only if it caches."""
-    requests = _tied(_request_names(kv), lambda name: _looks(kv, name, caches))
-    transfers = _tied(list(kv.transfers), lambda name: _transfer_looks(kv, name))
-    named = (
-        Canonical(_describe(kv, r, t, caches), r, t, tuple(kv.steps))
-        for r, t in itertools.product(_orders(requests), _orders(transfers))
-    )
-    return min(named, key=lambda one: one.key)
+    requests, transfers = _all_looks(kv, caches)
+    steps = tuple(kv.steps)
+    named = [
+        Canonical(_describe(kv, r, t, requests, caches, {}), r, t, steps)
+        for r in _orders(_tied(requests))
+        for t in _orders(_tied(transfers))
+    ]
+    return named[0] if len(named) == 1 else min(named, key=lambda one: one.key)
 
 
 def plain(kv: Oracle, caches: bool) -> Canonical:
     """A state with its names and block ids as they are, to cross-check the reduction."""
-    requests, transfers = tuple(sorted(_request_names(kv))), tuple(sorted(kv.transfers))
+    looks, _ = _all_looks(kv, caches)
+    requests, transfers = tuple(sorted(looks)), tuple(sorted(kv.transfers))
     blocks = {page: page for page in kv.usable}
-    key = (requests, transfers, *_describe(kv, requests, transfers, caches, blocks))
+    key = (requests, transfers, *_describe(kv, requests, transfers, looks, caches, blocks))
     return Canonical(key, requests, transfers, tuple(kv.steps))
+
+
+def _all_looks(kv: Oracle, caches: bool) -> tuple[Looks, Looks]:
+    requests = {name: _looks(kv, name, caches) for name in _request_names(kv)}
+    return requests, {name: _transfer_looks(kv, name) for name in kv.transfers}
 
 
 def _request_names(kv: Oracle) -> list[str]:
     return [*kv.tables, *kv.lookups, *kv.preempted]
 
 
-def _tied(names: list[str], looks: Callable[[str], Key]) -> list[list[str]]:
+def _tied(looks: Looks) -> list[list[str]]:
     """The names in groups that look alike, the groups in order."""
-    by_looks = sorted((looks(name), name) for name in names)
+    if len(looks) < 2:
+        return [[name] for name in looks]
+    by_looks = sorted((look, name) for name, look in looks.items())
     return [
         [name for _, name in group] for _, group in itertools.groupby(by_looks, lambda one: one[0])
     ]
@@ -86,27 +100,31 @@ def _describe(
     kv: Oracle,
     requests: tuple[str, ...],
     transfers: tuple[str, ...],
+    looks: Looks,
     caches: bool,
-    blocks: dict[int, int] | None = None,
+    number: dict[int, int],
 ) -> Key:
     """A state in words of its own: blocks are numbered as they are first spoken of."""
-    number = {} if blocks is None else blocks
 
     def numbered(pages: Sequence[int]) -> tuple[int, ...]:
         return tuple([number.setdefault(page, len(number)) for page in pages])
 
-    told = [(*_looks(kv, name, caches), numbered(_pages(kv, name))) for name in requests]
-    sent = [
-        (*_transfer_looks(kv, name)[:2], numbered(kv.transfers[name].pages)) for name in transfers
-    ]
-    steps = [_step(kv, step.writes, requests, numbered(step.pages)) for step in kv.steps.values()]
+    told = tuple([(looks[name], numbered(_pages(kv, name))) for name in requests])
+    sent = tuple([_sent(kv.transfers[name], numbered) for name in transfers])
+    steps = tuple(
+        [_step(kv, step.writes, requests, numbered(step.pages)) for step in kv.steps.values()]
+    )
     free = len(kv.free)
     if not caches:
-        return (tuple(told), tuple(sent), tuple(steps), free)
+        return (told, sent, steps, free)
     idle = numbered(kv.idle())
     index = tuple(sorted((number[page], *identity) for page, identity in kv.index.items()))
     withdrawn = tuple(sorted(number[page] for page in kv.withdrawn))
-    return (tuple(told), tuple(sent), tuple(steps), free, idle, index, withdrawn)
+    return (told, sent, steps, free, idle, index, withdrawn)
+
+
+def _sent(one: Transfer, numbered: Callable[[Sequence[int]], tuple[int, ...]]) -> Key:
+    return (len(one.awaited), tuple(sorted(one.acknowledged)), numbered(one.pages))
 
 
 def _pages(kv: Oracle, name: str) -> Sequence[int]:

@@ -198,7 +198,7 @@ def _begin_step(kv: Oracle, scope: Scope) -> Iterator[Operation]:
         for request, life in kv.lives.items()
         if not life.waiting and kv.length(request) + life.in_flight < scope.tokens
     ]
-    batches = [(request,) for request in room]
+    batches: list[tuple[str, ...]] = [(request,) for request in room]
     if len(room) > 1:
         batches += itertools.permutations(room)
     for batch in batches:

@@ -41,9 +41,9 @@ class WindowOneTokenTooLong(GroupedAllocator):
 
 class _NeverStraddles(LayerGroup):
     def first_seen(self, lengths: Column) -> Column:
+        first = super().first_seen(lengths)
         kept = -(-self.window // self.block_size)
-        first = np.maximum(-(-lengths // self.block_size) - kept, 0)
-        return first if self.window else super().first_seen(lengths)
+        return np.maximum(first, -(-lengths // self.block_size) - kept) if kept else first
 
 
 @mutant("CP05", adapter=ImplGroupsAdapter)
