@@ -1,1 +1,1 @@
-"""What moves the bytes: the room for Triton kernels and a device KV memory.  Nothing lives here yet."""
+"""What moves the bytes: Triton kernels, their torch twins, and a KV memory on torch tensors."""

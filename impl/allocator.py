@@ -36,7 +36,10 @@ class PagedAllocator:
     With `prefix_cache` the full blocks of a request are published, and requests that begin find them
     by their content until they are taken for something else.  Blocks are published as soon as they
     are full: the caller writes the slots of a call before it lets another request read them.
-    Requests that begin leave `watermark` blocks free.
+    With a `match_unit` that divides the block size, partial blocks are published up to their last
+    multiple of so many tokens, and a request that hits a part of a block begins on a copy of it.
+    Requests that begin leave `watermark` blocks free, and none gets longer than `max_model_len`
+    tokens (0 is no limit).
 
     `extra_keys` map any of "adapter", "salt" and "image" to text; only requests with the same ones
     share blocks by content.
@@ -59,17 +62,24 @@ class PagedAllocator:
         *,
         prefix_cache: bool = False,
         watermark: int = 0,
+        max_model_len: int = 0,
+        match_unit: int = 0,
         key_of: KeyOf = sha256_key,
     ) -> None:
         if blocks < 1 or block_size < 1:
             raise ValueError("blocks and block_size must be at least 1")
+        unit = as_count(match_unit, 0, "the match unit") or block_size
+        if block_size % unit:
+            raise ValueError(f"a match unit of {unit} does not divide a block of {block_size}")
         self.block_size = block_size
         self.prefix_cache = prefix_cache
         self.index = self.index_class(key_of)
         self.pool = self.pool_class(blocks, self.index.forget)
         self.tables = self.tables_class(block_size)
-        self.chains = self.chains_class(self.tables, self.pool, self.index, prefix_cache)
-        self.requests = self.requests_class(self.pool, self.tables, self.chains)
+        self.chains = self.chains_class(self.tables, self.pool, self.index, prefix_cache, unit)
+        self.requests = self.requests_class(
+            self.pool, self.tables, self.chains, as_count(max_model_len, 0, "max_model_len")
+        )
         self.growing = self.growing_class(self.requests)
         self.admission = self.admission_class(
             self.requests, as_count(watermark, 0, "the watermark")
@@ -240,6 +250,17 @@ class PagedAllocator:
         if self.num_free < self.pool.blocks:
             raise BadCall("blocks in use", "reset")
         self.pool.forget_idle()
+
+    # Questions
+
+    def can_admit(self, prompt: ArrayLike, extra_keys: Mapping[str, str] = NO_KEYS) -> bool:
+        """Whether `admit` would find room for a prompt now."""
+        return self.admission.can_admit(prompt, extra_keys)
+
+    def can_append(self, request: str, count: int) -> bool:
+        """Whether `append` would find room for `count` tokens now, and for the copy of a shared tail;
+        BadCall as for `append`."""
+        return self.growing.can_append(request, count)
 
     # Reports
 

@@ -1,7 +1,7 @@
-"""What each request has written: the chain of its full blocks, and the tokens of its partial one.
+"""What each request has written: the chain of its full units, and the tokens of its partial one.
 
-A decode step writes its tokens into one matrix; only rows whose block becomes full are looked at one
-by one, to be hashed and published.
+A unit is a block, or one of several equal parts of a block.  A decode step writes its tokens into one
+matrix; only rows whose unit becomes full are looked at one by one, to be hashed and published.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,18 +19,20 @@ from kvoracle.impl.tables import BlockTables, Column
 
 @dataclass(slots=True)
 class Chain:
-    """The full blocks of one request: the key of the last (or the root), and their packed tokens,
-    each text those of one block or more."""
+    """The full units of one request: the key of the last (or the root), their packed tokens, each
+    text those of one unit or more, and the keys of those in its partial block (`inside`)."""
 
     extra_keys: Mapping[str, str]
     epoch: int
     parent: bytes
     texts: list[bytes] = field(default_factory=list)
+    inside: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Prompt:
-    """What a request begins with: `length` tokens, the keys of its full blocks, the blocks it hits.
+    """What a request begins with: `length` tokens, the keys of its full units, the blocks it hits,
+    and the block that holds the next `part` tokens as well, if any.
 
     `tokens` are given with a prefix cache only.
     """
@@ -40,61 +42,84 @@ class Prompt:
     root: Chain
     keys: list[bytes]
     hit: Ids
+    source: Ids = field(default_factory=lambda: np.zeros(0, np.int32))
+    part: int = 0
 
 
 class Chains:
-    """The chains of all rows.  Without `caching` nothing is kept."""
+    """The chains of all rows.  Without `caching` nothing is kept.
+
+    `unit` tokens, or those of a block where it is 0, are a unit.  `behind` has the rows whose partial
+    block is a copy that was not written yet, and that block: it is published when it is.
+    """
 
     def __init__(
-        self, tables: BlockTables, pool: BlockPool, index: PrefixIndex, caching: bool
+        self,
+        tables: BlockTables,
+        pool: BlockPool,
+        index: PrefixIndex,
+        caching: bool,
+        unit: int = 0,
     ) -> None:
         self.tables = tables
         self.pool = pool
         self.index = index
         self.caching = caching
         self.block_size = tables.block_size
+        self.unit = unit or tables.block_size
+        self.units = tables.block_size // self.unit
         self.epoch = 0
-        self.tails = np.zeros((0, tables.block_size), np.int64)
+        self.tails = np.zeros((0, self.unit), np.int64)
         self.of_row: dict[int, Chain] = {}
+        self.behind: dict[int, int] = {}
 
     def root(self, extra_keys: Mapping[str, str]) -> Chain:
         """The chain of a request that has written nothing."""
         return Chain(extra_keys, self.epoch, self.index.root(extra_keys, self.epoch))
 
     def begin(self, row: int, chain: Chain) -> None:
-        """Begin a row whose last full block is that of the chain, without a partial one."""
+        """Begin a row whose last full unit is that of the chain, without a partial one."""
         if not self.caching:
             return
         if row >= len(self.tails):
             more = len(self.tables.lengths) - len(self.tails)
             self.tails = np.pad(self.tails, ((0, more), (0, 0)))
         self.of_row[row] = chain
+        self.behind.pop(row, None)
 
-    def begin_with(self, row: int, prompt: Prompt, blocks: int) -> Chain:
-        """Begin a row that has written the first full blocks of a prompt."""
-        root, parent = prompt.root, prompt.keys[blocks - 1] if blocks else prompt.root.parent
-        written = prompt.tokens[: blocks * self.block_size]
-        chain = Chain(root.extra_keys, root.epoch, parent, [packed(written)])
-        self.begin(row, chain)
-        return chain
+    def begin_with_hit(self, row: int, prompt: Prompt) -> None:
+        """Begin a row that has what a prompt hits, and has written nothing."""
+        self._begin_with(row, prompt, len(prompt.hit) * self.units + prompt.part // self.unit)
+        self.move_tail(row, int(self.tables.ids[row, len(prompt.hit)]))
 
     def fork(self, parent: int, child: int) -> None:
         """Begin a row that has written what another has."""
         if not self.caching:
             return
         chain = self.of_row[parent]
-        self.begin(child, Chain(chain.extra_keys, chain.epoch, chain.parent, chain.texts.copy()))
+        copied = Chain(
+            chain.extra_keys, chain.epoch, chain.parent, chain.texts.copy(), chain.inside
+        )
+        self.begin(child, copied)
         self.tails[child] = self.tails[parent]
+        if parent in self.behind:
+            self.behind[child] = self.behind[parent]
+
+    def move_tail(self, row: int, copy: int) -> None:
+        """The partial block of a row is now a copy."""
+        if self.caching and self.of_row[row].inside:
+            self.behind[row] = copy
 
     def end(self, row: int) -> None:
         """Forget a row."""
         self.of_row.pop(row, None)
+        self.behind.pop(row, None)
 
     def written(self, row: int) -> AnyTokens:
         """The tokens of a row, a copy; none without `caching`."""
         if not self.caching:
             return np.zeros(0, np.int64)
-        rest = self.tails[row, : self.tables.lengths[row] % self.block_size]
+        rest = self.tails[row, : self.tables.lengths[row] % self.unit]
         return np.concatenate([*map(unpacked, self.of_row[row].texts), rest])
 
     def extra_keys(self, row: int) -> Mapping[str, str]:
@@ -102,56 +127,89 @@ class Chains:
         return self.of_row[row].extra_keys if self.caching else {}
 
     def write_prompt(self, row: int, prompt: Prompt) -> None:
-        """Publish the full blocks of a prompt beyond those that were hit."""
+        """Publish the blocks of a prompt beyond those that were hit."""
         if not self.caching:
             return
-        known, full = len(prompt.hit), len(prompt.keys)
-        chain = self.begin_with(row, prompt, full)
-        blocks = self.tables.table(row)[known:full].tolist()
-        self._publish(repeat(chain), blocks, prompt.keys[known:])
-        rest = prompt.tokens[full * self.block_size :]
+        chain = self._begin_with(row, prompt, len(prompt.keys))
+        first = len(prompt.hit) * self.units
+        keys = prompt.keys[first:]
+        self._publish(repeat(chain), self._blocks(row, first, len(keys)), keys)
+        rest = prompt.tokens[len(prompt.keys) * self.unit :]
         self.tails[row, : len(rest)] = rest
 
     def write(self, row: int, first: int, tokens: AnyTokens) -> None:
-        """Write tokens into a row from position `first` on, and publish the blocks they fill."""
+        """Write tokens into a row from position `first` on, and publish the blocks whose units they
+        fill."""
         if not self.caching:
             return
-        logical, offset = divmod(first, self.block_size)
+        if self.behind:
+            self._catch_up([row])
+        first, offset = divmod(first, self.unit)
         tokens = np.concatenate([self.tails[row, :offset], tokens])
-        texts = block_texts(tokens, self.block_size)
+        texts = block_texts(tokens, self.unit)
         if texts:
             chain = self.of_row[row]
             keys = self.index.keys(chain.parent, texts)
-            blocks = self.tables.ids[row, logical : logical + len(keys)].tolist()
-            self._publish(repeat(chain), blocks, keys)
+            self._publish(repeat(chain), self._blocks(row, first, len(keys)), keys)
             chain.parent = keys[-1]
             chain.texts += texts
-        rest = tokens[len(texts) * self.block_size :]
+            known = chain.inside + keys
+            chain.inside = known[len(known) - (first + len(keys)) % self.units :]
+        rest = tokens[len(texts) * self.unit :]
         self.tails[row, : len(rest)] = rest
 
     def write_each(self, rows: Rows, positions: Column, tokens: AnyTokens) -> None:
-        """Write one token into each row, and publish the blocks that this fills."""
+        """Write one token into each row, and publish the blocks of which this fills a unit."""
         if not self.caching:
             return
-        offsets = positions % self.block_size
+        if self.behind:
+            self._catch_up(rows.tolist())
+        offsets = positions % self.unit
         self.tails[rows, offsets] = tokens
-        full = (offsets == self.block_size - 1).nonzero()[0]
+        full = (offsets == self.unit - 1).nonzero()[0]
         if len(full):
-            self._fill(rows[full], positions[full] // self.block_size)
+            self._fill(rows[full], positions[full])
 
-    def _fill(self, rows: Rows, logical: Column) -> None:
-        """Publish the block at `logical` of each row, whose tokens are in its tail."""
-        texts = block_texts(self.tails[rows].ravel(), self.block_size)
-        blocks = self.tables.ids[rows, logical].tolist()
+    def _begin_with(self, row: int, prompt: Prompt, full: int) -> Chain:
+        """Begin a row that has the first so many units of a prompt."""
+        root, parent = prompt.root, prompt.keys[full - 1] if full else prompt.root.parent
+        text = packed(prompt.tokens[: full * self.unit])
+        inside = prompt.keys[full - full % self.units : full]
+        chain = Chain(root.extra_keys, root.epoch, parent, [text], inside)
+        self.begin(row, chain)
+        return chain
+
+    def _blocks(self, row: int, first: int, count: int) -> list[int]:
+        """The block of each of `count` units of a row, from unit `first` on."""
+        blocks = self.tables.ids[row, first // self.units : -(-(first + count) // self.units)]
+        if self.units > 1:
+            blocks = blocks.repeat(self.units)[first % self.units :][:count]
+        listed: list[int] = blocks.tolist()
+        return listed
+
+    def _catch_up(self, rows: list[int]) -> None:
+        """Publish the partial blocks of rows that are about to be written, as far as they are."""
+        for row in self.behind.keys() & rows:
+            chain, block = self.of_row[row], self.behind.pop(row)
+            self._publish(repeat(chain), [block] * len(chain.inside), chain.inside)
+
+    def _fill(self, rows: Rows, positions: Column) -> None:
+        """Publish the block at a position of each row, whose unit that ends there is in its tail."""
+        texts = block_texts(self.tails[rows].ravel(), self.unit)
+        blocks = self.tables.ids[rows, positions // self.block_size].tolist()
         chains, keys = [self.of_row[row] for row in rows.tolist()], []
         for chain, text in zip(chains, texts, strict=True):
             chain.parent = self.index.key_of(chain.parent, text)
             chain.texts.append(text)
             keys.append(chain.parent)
         self._publish(chains, blocks, keys)
+        if self.units > 1:
+            full = positions % self.block_size == self.block_size - 1
+            for chain, key, is_full in zip(chains, keys, full.tolist(), strict=True):
+                chain.inside = [] if is_full else [*chain.inside, key]
 
     def _publish(self, chains: Iterable[Chain], blocks: list[int], keys: list[bytes]) -> None:
-        """Make full blocks findable, unless their weights are gone or they were evicted."""
+        """Make blocks findable, unless their weights are gone or they were evicted."""
         epoch, barred, add, publish = (
             self.epoch,
             self.pool.barred,

@@ -55,6 +55,9 @@ class GroupedAllocator:
 
     A group is (block size, window): a query sees so many tokens, itself included; window 0 is all of
     them.  With `prefix_cache` full blocks are published, also those that leave a window.
+
+    Blocks are reused as in `BlockPool`; what one call gives back is listed group after group, in each
+    request after request.
     """
 
     pool_class: ClassVar[type[BlockPool]] = BlockPool
@@ -119,6 +122,11 @@ class GroupedAllocator:
         slots = np.array([group.tables.slots(row, first, len(new)) for group in self.groups])
         self.slide(rows, befores)
         return GroupedGrowth(slots, granted)
+
+    def can_append(self, name: str, count: int) -> bool:
+        """Whether an append of `count` tokens would find room in all groups now."""
+        befores = self._lengths(self._rows([name]))
+        return int(self._needs(befores, befores + count).sum()) <= self.num_free
 
     def append_batch(self, names: Sequence[str], tokens: ArrayLike) -> GroupedGrowth:
         """Grow each request by one token (int [requests]), in order; those that find no room in all

@@ -41,24 +41,26 @@ class Growing:
         row = self.requests.row(name)
         self.requests.check_settled(row)
         new = as_tokens(tokens)
-        if len(new) == 0:
-            raise BadCall("no tokens", name)
-        length, reserved = int(self.tables.lengths[row]), int(self.tables.reserved[row])
-        copies, _ = self.make_room(row, length, length + max(len(new), reserved))
+        copies, _ = self.make_room(row, *self._reach(name, row, len(new)))
         return Growth(self._write(row, new), copies)
+
+    def can_append(self, name: str, count: int) -> bool:
+        """Whether a request finds room for so many tokens; changes nothing."""
+        row = self.requests.row(name)
+        self.requests.check_settled(row)
+        count = as_whole(count, "the number of tokens to append")
+        lacking, copied = self._needs(row, *self._reach(name, row, count))
+        return lacking + copied <= self.pool.num_free
 
     def reserve(self, name: str, count: int) -> Growth:
         """Make room for `count` tokens beyond the length of a request."""
         row = self.requests.row(name)
         self.requests.check_settled(row)
         count = as_whole(count, "the number of tokens to reserve")
-        if count < 1:
-            raise BadCall("no tokens", name)
-        length, reserved = int(self.tables.lengths[row]), int(self.tables.reserved[row])
-        reserved = max(reserved, count)
-        copies, _ = self.make_room(row, length, length + reserved)
-        self.tables.reserved[row] = reserved
-        return Growth(self.tables.slots(row, length, reserved), copies)
+        length, end = self._reach(name, row, count)
+        copies, _ = self.make_room(row, length, end)
+        self.tables.reserved[row] = end - length
+        return Growth(self.tables.slots(row, length, end - length), copies)
 
     def commit(self, name: str, tokens: ArrayLike) -> Growth:
         """Write tokens (int [tokens]) into the room of a request."""
@@ -109,8 +111,7 @@ class Growing:
 
         Returns the copy to make, if any, and the blocks taken.
         """
-        lacking = max(-(-end // self.block_size) - int(self.tables.counts[row]), 0)
-        copied = self._tail_must_be_copied(row, position)
+        lacking, copied = self._needs(row, position, end)
         if lacking + copied == 0:
             return [], np.zeros(0, np.int32)
         fresh = self.pool.take(lacking + copied)
@@ -148,6 +149,7 @@ class Growing:
         tables = self.tables
         lengths, reserved = tables.lengths[rows], tables.reserved[rows]
         ends = lengths + counts
+        self.requests.check_length_each(rows, ends)
         promised = np.count_nonzero(reserved) > 0
         room = self.make_room_each(
             rows, lengths, np.maximum(ends, lengths + reserved) if promised else ends
@@ -213,6 +215,19 @@ class Growing:
             raise ValueError(f"a count is at most {COUNT_MAX}, not {most}")
         return counts.astype(np.int64, copy=False), bool(most == 1)
 
+    def _reach(self, name: str, row: int, count: int) -> tuple[int, int]:
+        """The length of a request, and where its room ends once it has room for `count` tokens."""
+        if count < 1:
+            raise BadCall("no tokens", name)
+        length, reserved = int(self.tables.lengths[row]), int(self.tables.reserved[row])
+        self.requests.check_length(name, length + count)
+        return length, length + max(count, reserved)
+
+    def _needs(self, row: int, position: int, end: int) -> tuple[int, bool]:
+        """How many blocks a row lacks up to a position, and whether its tail is to be copied."""
+        lacking = max(-(-end // self.block_size) - int(self.tables.counts[row]), 0)
+        return lacking, self._tail_must_be_copied(row, position)
+
     def _tail_must_be_copied(self, row: int, position: int) -> bool:
         """Whether a position is in a partial block that others may read."""
         logical, offset = divmod(position, self.block_size)
@@ -234,6 +249,7 @@ class Growing:
         self.tables.ids[row, index] = copy
         self.tables.suspect[row] = 0
         self.pool.drop_owner_of(source)
+        self.chains.move_tail(row, copy)
         return source, copy
 
     def _make_room_one_by_one(self, rows: Rows, positions: Column, ends: Column) -> Room:

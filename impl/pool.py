@@ -57,16 +57,25 @@ class BlockPool:
             raise OutOfBlocks(count, self.num_free)
         return np.array([self.take_one()], np.int32) if count == 1 else self._take(count)
 
-    def use_and_take(self, hit: Ids, count: int, spare: int) -> Ids:
+    def use_and_take(self, hit: Ids, count: int, spare: int, read: Ids | None = None) -> Ids:
         """`use` and `take`, after which at least `spare` blocks are left; or OutOfBlocks.
 
-        Returns int32, the hits and then what was taken.
+        None of `read` is taken, and those that nothing holds are given back.  Returns int32, the hits
+        and then what was taken.
         """
-        room = self.num_free - int(np.count_nonzero(self._unheld(hit)))
+        kept = hit if read is None else np.concatenate([hit, read])
+        room = self.room_beside(kept)
         if count + spare > room:
             raise OutOfBlocks(count + spare, room)
-        self.use(hit)
-        return np.concatenate([hit, self._take(count)])
+        self.use(kept)
+        taken = self._take(count)
+        if read is not None and len(read):
+            self.drop_owner(read)
+        return np.concatenate([hit, taken])
+
+    def room_beside(self, kept: Ids) -> int:
+        """How many blocks can be taken that are none of these."""
+        return self.num_free - int(np.count_nonzero(self._unheld(kept)))
 
     def take_one(self) -> int:
         """As `take(1)`, without an array."""
@@ -133,7 +142,7 @@ class BlockPool:
     def drop_owner_of(self, block: int) -> None:
         """As `drop_owner` for one block, without an array."""
         self._owners[block] -= 1
-        if self._owners[block] or self._pins[block] or self._holds[block]:
+        if self.is_held(block):
             return
         if self._published[block]:
             self.idle.append(np.array([block], np.int32))
@@ -168,6 +177,10 @@ class BlockPool:
     def is_exclusive(self, block: int) -> bool:
         """Whether a block may be written in place: one owner, no pin."""
         return bool(self._owners[block] == 1 and self._pins[block] == 0)
+
+    def is_held(self, block: int) -> bool:
+        """Whether anything but its entries keeps a block."""
+        return bool(self._owners[block] or self._pins[block] or self._holds[block])
 
     def are_exclusive(self, ids: Ids) -> NDArray[np.bool_]:
         """`is_exclusive` for many blocks; ids may repeat."""

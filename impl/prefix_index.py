@@ -1,7 +1,9 @@
-"""The prefix index: the key of a full block, chained to the key of the block before it, to block ids.
+"""The prefix index: the key of a full unit of tokens, chained to the key of the unit before it, to the
+blocks that hold the tokens up to there.
 
-The default key is SHA-256 over the parent's key and the bytes of the block's tokens, so that two
-contents share a key only by a collision of SHA-256.  Another function may be given, to force one.
+A block has a key for each full unit in it: one where a unit is a block.  The default key is SHA-256
+over the parent's key and the bytes of the unit's tokens, so that two contents share a key only by a
+collision of SHA-256.  Another function may be given, to force one.
 """
 
 import hashlib
@@ -14,56 +16,70 @@ KeyOf = Callable[[bytes, bytes], bytes]
 
 
 def sha256_key(parent: bytes, text: bytes) -> bytes:
-    """The key of a block from its parent's key and the bytes of its own tokens."""
+    """The key of a unit from its parent's key and the bytes of its own tokens."""
     return hashlib.sha256(parent + text).digest()
 
 
 class PrefixIndex:
-    """Which blocks hold which content.  Blocks of equal content are all kept, the first one hit."""
+    """Which blocks hold which content; blocks of equal content are all kept."""
 
     def __init__(self, key_of: KeyOf = sha256_key) -> None:
         self.key_of = key_of
         self._blocks: dict[bytes, list[int]] = {}
         self._keys: dict[int, bytes] = {}
+        self._earlier: dict[int, list[bytes]] = {}
 
     def root(self, extra_keys: Mapping[str, str], epoch: int) -> bytes:
-        """The parent of the first block of every request with these extra keys in this epoch."""
+        """The parent of the first unit of every request with these extra keys in this epoch."""
         return root_key(extra_keys, epoch)
 
     def keys(self, parent: bytes, texts: list[bytes]) -> list[bytes]:
-        """The keys of blocks that follow `parent`, from the bytes of their tokens."""
+        """The keys of units that follow `parent`, from the bytes of their tokens."""
         key_of, keys = self.key_of, []
         for text in texts:
             parent = key_of(parent, text)
             keys.append(parent)
         return keys
 
-    def match(self, keys: list[bytes]) -> list[int]:
-        """The blocks of the longest run of keys, from the first on, that are all here."""
+    def match(self, keys: list[bytes], is_held: Callable[[int], bool]) -> list[int]:
+        """The blocks of the longest run of keys, from the first on, that are all here.
+
+        Of equal blocks one that is held is hit, since it is no room that the hit takes away.
+        """
         hit: list[int] = []
         for key in keys:
             blocks = self._blocks.get(key)
             if blocks is None:
                 break
-            hit.append(blocks[0])
+            if len(blocks) == 1:
+                hit.append(blocks[0])
+            else:
+                hit.append(next(filter(is_held, blocks), blocks[0]))
         return hit
 
     def add(self, key: bytes, block: int) -> None:
-        """Publish a block."""
+        """Publish a block under a key, beside those that it has."""
         self._blocks.setdefault(key, []).append(block)
+        if block in self._keys:
+            self._earlier.setdefault(block, []).append(self._keys[block])
         self._keys[block] = key
 
     def forget(self, ids: Ids) -> None:
         """Drop the entries of blocks."""
         for block in ids.tolist():
-            key = self._keys.pop(block)
-            blocks = self._blocks[key]
-            if len(blocks) > 1:
-                blocks.remove(block)
-            else:
-                del self._blocks[key]
+            for key in self._lose_keys(block):
+                blocks = self._blocks[key]
+                if len(blocks) > 1:
+                    blocks.remove(block)
+                else:
+                    del self._blocks[key]
 
     def clear(self) -> None:
         """Drop every entry."""
         self._blocks.clear()
         self._keys.clear()
+        self._earlier.clear()
+
+    def _lose_keys(self, block: int) -> list[bytes]:
+        """All keys of a block, which has none any more."""
+        return [self._keys.pop(block), *self._earlier.pop(block, ())]

@@ -10,7 +10,7 @@ from kvoracle.impl.contents import AnyTokens
 from kvoracle.impl.errors import BadCall
 from kvoracle.impl.ids import Ids, Rows
 from kvoracle.impl.pool import BlockPool
-from kvoracle.impl.tables import BlockTables
+from kvoracle.impl.tables import BlockTables, Column
 
 
 @dataclass(slots=True)
@@ -23,12 +23,18 @@ class Preempted:
 
 
 class Requests:
-    """Live requests by row; the prompts of lookups and what is left of preempted requests by name."""
+    """Live requests by row; the prompts of lookups and what is left of preempted requests by name.
 
-    def __init__(self, pool: BlockPool, tables: BlockTables, chains: Chains) -> None:
+    A request has at most `max_length` tokens; 0 is no limit.
+    """
+
+    def __init__(
+        self, pool: BlockPool, tables: BlockTables, chains: Chains, max_length: int
+    ) -> None:
         self.pool = pool
         self.tables = tables
         self.chains = chains
+        self.max_length = max_length
         self.by_name: dict[str, int] = {}
         self.name_of: dict[int, str] = {}
         self.looked_up: dict[str, Prompt] = {}
@@ -84,6 +90,17 @@ class Requests:
         if np.count_nonzero(self.tables.waiting[rows]):
             for row in rows.tolist():
                 self.check_loaded(row)
+
+    def check_length(self, name: str, length: int) -> None:
+        """Refuse to have a request that is too long."""
+        if 0 < self.max_length < length:
+            raise BadCall("longer than max_model_len", name)
+
+    def check_length_each(self, rows: Rows, lengths: Column) -> None:
+        """`check_length` for the first that does not pass."""
+        if self.max_length:
+            for row in rows[lengths > self.max_length].tolist():
+                self.check_length(self.name_of[row], self.max_length + 1)
 
     def create(self, name: str) -> None:
         """Begin a request with an empty table."""

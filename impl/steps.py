@@ -41,7 +41,9 @@ class Steps:
         """Make room for one more token of each request, and hold every block of their tables."""
         rows, new = self._check(name, requests, tokens)
         positions = self.tables.lengths[rows] + self.tables.in_flight[rows]
-        room = self.growing.make_room_each(rows, positions, positions + 1)
+        ends = positions + 1
+        self.requests.check_length_each(rows, ends)
+        room = self.growing.make_room_each(rows, positions, ends)
         granted, kept = room.granted, rows[room.granted]
         ahead = self.tables.in_flight[kept] + 1
         self.tables.in_flight[kept] = ahead

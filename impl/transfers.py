@@ -82,15 +82,15 @@ class Transfers:
         found = self.admission.find(request, prompt, extra_keys)
         row = self.admission.begin(request, found)
         self.admission.count(found)
-        known, size = len(found.hit), self.tables.block_size
-        rest = found.length - known * size
-        self.tables.lengths[row] = known * size
-        self.tables.reserved[row] = rest
+        growth = self.admission.growth(row, found)
+        self.tables.lengths[row] = growth.hit
+        self.tables.reserved[row] = found.length - growth.hit
         self.tables.waiting[row] = 1
-        self.chains.begin_with(row, found, known)
+        self.chains.begin_with_hit(row, found)
         arrival = _Arrival(row, int(self.tables.lives[row]), found)
-        self._begin(name, self.tables.table(row)[known:].copy(), workers, lease, arrival)
-        return Growth(self.tables.slots(row, known * size, rest), hit=known * size)
+        written = self.tables.table(row)[len(found.hit) :].copy()
+        self._begin(name, written, workers, lease, arrival)
+        return growth
 
     def acknowledge(self, name: str, worker: int, generation: int) -> None:
         """One worker is done; the last one ends the transfer."""

@@ -18,16 +18,19 @@ from kvoracle.model import found, mutation, registry, report
 from kvoracle.model.bench.measure import measure
 from kvoracle.model.bench.table import check_writable, show_tables, write_json
 from kvoracle.model.campaign import Plan, Result, conduct
+from kvoracle.model.capacity_command import capacity
 from kvoracle.model.check import unfit
 from kvoracle.model.child import HANG_SECONDS, run_isolated
 from kvoracle.model.engines import ENGINES
 from kvoracle.model.errors import UsageError
 from kvoracle.model.explore.command import explore
 from kvoracle.model.found import FOUND
+from kvoracle.model.gpu_command import MEMORIES, gpu, on_memory
 from kvoracle.model.proof.show import proof
 from kvoracle.model.random64 import parse_seed
 from kvoracle.model.registry import ALLOCATORS, Target, resolve
 from kvoracle.model.trace import Trace, make_folder, read
+from kvoracle.model.waste_command import waste
 
 EXIT_NOTHING_FOUND, EXIT_VIOLATION, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 EXIT_NOBODY_READS = 141
@@ -72,10 +75,13 @@ def fuzz(
     workers: Annotated[int, typer.Option(help="How many processes.")] = 1,
     hang_after: HangOption = HANG_SECONDS,
     save: Annotated[Path, typer.Option(help="The folder for the trace of a violation.")] = FOUND,
+    memory: Annotated[
+        str, typer.Option(help="list, or device: keys and values in tensors (kvoracle[gpu]).")
+    ] = MEMORIES[0],
 ) -> None:
     """Search an allocator for a violation, and shrink and save the first one found."""
     plan = Plan(_engines(engine, budget), _seed(seed), _workers(workers), _hang_seconds(hang_after))
-    target = resolve(allocator)
+    target = on_memory(resolve(allocator), memory)
     out = report.console()
     report.announce(out, target, plan, budget)
     with report.Progress(out, target) as progress:
@@ -84,11 +90,16 @@ def fuzz(
     _show_found(out, target, result, save)
     report.conclude(out, target, result)
     line = report.reproduce_line(allocator, engine, budget, plan)
+    if memory != MEMORIES[0]:
+        line += f" --memory {memory}"
     out.print(f"Reproduce with: {line}", markup=False)
     raise typer.Exit(_exit_code(target, result))
 
 
 app.command()(explore)
+app.command()(gpu)
+app.command()(capacity)
+app.command()(waste)
 
 
 @app.command()
@@ -150,7 +161,9 @@ def mutants(
 def prove(
     without: Annotated[
         str | None,
-        typer.Option(help="Leave a part of an operation out, 'OPERATION: PART', and see why it is there."),
+        typer.Option(
+            help="Leave a part of an operation out, 'OPERATION: PART', and see why it is there."
+        ),
     ] = None,
     save: Annotated[Path, typer.Option(help="The folder for the trace of what fails.")] = FOUND,
 ) -> None:

@@ -42,6 +42,9 @@ class GroupedLockstep(Lockstep, Choices):
         # Whoever looks at the reference from outside asks it for what both kinds have.
         return cast(Oracle, self.kv)
 
+    def _can_grow(self, request: str) -> bool:
+        return request in self.kv.tables
+
     # What the allocator chose
 
     def hit(self, request: str, lengths: list[int]) -> int:

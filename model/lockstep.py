@@ -117,12 +117,16 @@ class Lockstep:
         """What the allocator says beforehand: whether an append will find room."""
         if not isinstance(operation, Append) or not operation.tokens:
             return None
-        life = self.reference.lives.get(operation.request)
-        if life is None or life.waiting or life.in_flight:
+        if not self._can_grow(operation.request):
             return None
         request, count = operation.request, len(operation.tokens)
         foretold: bool | None = self._report(_is_flag, self.adapter.can_append, request, count)
         return foretold
+
+    def _can_grow(self, request: str) -> bool:
+        """Whether an append to a request is no misuse."""
+        life = self.reference.lives.get(request)
+        return life is not None and not (life.waiting or life.in_flight)
 
     def _compare_foretold(self, foretold: bool | None, actual: Outcome) -> None:
         if foretold is None or isinstance(actual, Rejected):
@@ -281,7 +285,7 @@ class Lockstep:
             written = [
                 (r, stamps[hit:]) for r, stamps in stamped.items() if r not in actual.refused
             ]
-            self.movement.plans[mover] = self._plan(actual, written)
+            self.movement.begin(mover, self._plan(actual, written), operation.copies_later)
         elif not operation.completes:
             written = [(r, stamps) for r, _, stamps in self.reference.written]  # type: ignore[misc]
             self.movement.carry_out(self._plan(actual, written))

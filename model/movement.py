@@ -36,6 +36,13 @@ class Movement:
         self.memory = memory
         self.plans: dict[Mover, Plan] = {}
 
+    def begin(self, mover: Mover, plan: Plan, copies_later: bool) -> None:
+        """Something begins that will write later, and copy then or now."""
+        if not copies_later:
+            self.carry_out(Plan(plan.copies, []))
+            plan = Plan([], plan.writes)
+        self.plans[mover] = plan
+
     def carry_out(self, plan: Plan) -> None:
         """All copies, every source read before any block is written; then the writes."""
         if plan.copies:

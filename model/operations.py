@@ -55,6 +55,9 @@ class Operation(
     completes: ClassVar[bool] = False
     """Whether what was in flight and now ends has done what it was to do."""
 
+    copies_later: ClassVar[bool] = False
+    """Whether the copies of what it begins run with it, and not at once."""
+
     def writes(self) -> Writes:
         """The tokens that each request gains."""
         return {}
@@ -235,6 +238,7 @@ class BeginStep(_Batch, frozen=True):
     step: NewStep
     requests: Requests
     tokens: TokenEach
+    copies_later: ClassVar[bool] = True
 
     def mover(self) -> tuple[str, str]:
         return "step", self.step

@@ -104,7 +104,10 @@ def run(
 
 
 def start(factory: Factory, trace: Trace, make_memory: MakeMemory = ListMemory) -> Lockstep:
-    """Set up an empty pool on both sides; an allocator that cannot be made is a Violation."""
+    """Set up an empty pool on both sides; an allocator that cannot be made is a Violation.
+
+    A factory may bring the memory to run on: its `make_memory`.
+    """
     try:
         adapter = factory(trace.config)
     except (Exception, SystemExit) as error:
@@ -113,7 +116,7 @@ def start(factory: Factory, trace: Trace, make_memory: MakeMemory = ListMemory) 
     if not hasattr(adapter, "config"):
         adapter.config = trace.config
     kind = GroupedLockstep if "groups" in adapter.options else Lockstep
-    return kind(adapter, make_memory)
+    return kind(adapter, getattr(factory, "make_memory", make_memory))
 
 
 class Judged:

@@ -23,6 +23,7 @@ class ImplAdapter(Adapter):
             "duplicate request",
             "duplicate step",
             "duplicate transfer",
+            "longer than max_model_len",
             "lookup outstanding",
             "more than reserved",
             "no requests",
@@ -45,7 +46,7 @@ class ImplAdapter(Adapter):
         }
     )
     extra_keys = frozenset({"adapter", "salt", "image"})
-    options = frozenset({"watermark"})
+    options = frozenset({"watermark", "max_model_len", "match_unit"})
     reuses_in_order = True
     allocator_class: type[impl.PagedAllocator] = impl.PagedAllocator
 
@@ -56,6 +57,8 @@ class ImplAdapter(Adapter):
             config.block_size,
             prefix_cache=config.prefix_cache,
             watermark=config.watermark,
+            max_model_len=config.max_model_len,
+            match_unit=config.match_unit,
         )
         self._begun: dict[str, list[int]] = {}
 
@@ -88,6 +91,13 @@ class ImplAdapter(Adapter):
 
     def append_each(self, requests: Sequence[str], tokens: Sequence[int]) -> Outcome:
         return batch_outcome(requests, self.allocator.append_batch(requests, tokens))
+
+    def can_append(self, request: str, count: int) -> bool | None:
+        """Whether an append of so many tokens would find room; None where it would be rejected."""
+        try:
+            return self.allocator.can_append(request, count)
+        except impl.BadCall:
+            return None
 
     def reserve(self, request: str, count: int) -> Outcome:
         return Done(copies=self.allocator.reserve(request, count).copies)

@@ -57,6 +57,9 @@ class ImplGroupsAdapter(Adapter):
     def append(self, request: str, tokens: Sequence[int]) -> Outcome:
         return _grown(request, self.allocator.append(request, tokens))
 
+    def can_append(self, request: str, count: int) -> bool:
+        return self.allocator.can_append(request, count)
+
     def append_each(self, requests: Sequence[str], tokens: Sequence[int]) -> Outcome:
         growth = self.allocator.append_batch(requests, tokens)
         granted = dict(zip(requests, growth.granted.tolist(), strict=True))

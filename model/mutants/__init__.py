@@ -4,7 +4,29 @@ A mutant is a few lines over `impl`, decorated with the bugs it stands for (thei
 docs/bugs.md) and one sentence that says what it does wrong.
 """
 
-from kvoracle.model.mutants import core, groups, prefix
+from kvoracle.model.mutants import (
+    core,
+    groups,
+    lookup,
+    preempt,
+    prefix,
+    reserve,
+    steps,
+    token,
+    transfers,
+)
 from kvoracle.model.mutants.base import MUTANTS, Mutant
 
-__all__ = ["MUTANTS", "Mutant", "core", "groups", "prefix"]
+__all__ = [
+    "MUTANTS",
+    "Mutant",
+    "core",
+    "groups",
+    "lookup",
+    "preempt",
+    "prefix",
+    "reserve",
+    "steps",
+    "token",
+    "transfers",
+]

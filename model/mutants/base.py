@@ -13,7 +13,8 @@ Allocator = TypeVar("Allocator", bound=type[Any])
 class Mutant(NamedTuple):
     """An allocator broken in one way: its name, the bugs it stands for, and what it does wrong.
 
-    `adapter` is that of the allocator unbroken; it makes an `allocator_class`.
+    `adapter` is that of the allocator unbroken; it makes an `allocator_class`, or the mutant is an
+    adapter itself.
     """
 
     name: str
@@ -25,8 +26,9 @@ class Mutant(NamedTuple):
     @property
     def target(self) -> Target:
         """The mutant as an allocator to test."""
-        body = {"allocator_class": self.allocator}
-        adapter = type(self.allocator.__name__, (self.adapter,), body)
+        adapter = self.allocator
+        if not issubclass(adapter, Adapter):
+            adapter = type(adapter.__name__, (self.adapter,), {"allocator_class": adapter})
         return target_of(f"mutant:{self.name}", adapter)
 
 

@@ -1,26 +1,38 @@
 """Mutants of the core: owners, pins, fork, copy-on-write, append, release."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kvoracle.impl import Growth, OutOfBlocks, PagedAllocator
-from kvoracle.impl.growing import Growing
+from kvoracle.impl import BatchGrowth, Growth, OutOfBlocks, PagedAllocator
+from kvoracle.impl.contents import AnyTokens
+from kvoracle.impl.growing import Growing, Room
 from kvoracle.impl.growth import Copy
-from kvoracle.impl.ids import Ids
+from kvoracle.impl.ids import Ids, Rows, Slots
 from kvoracle.impl.pool import BlockPool
-from kvoracle.impl.tables import BlockTables
+from kvoracle.impl.requests import Requests
+from kvoracle.impl.tables import BlockTables, Column
 from kvoracle.model.mutants.base import mutant
 
 
-class _EnqueuesEachEntry(BlockPool):
+class RoomyPool(BlockPool):
+    """A pool whose free stack has room for blocks that are given back more than once."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._stack = np.resize(self._stack, 16 * self.blocks)
+        self._cells = self._stack.data
+
+
+class _EnqueuesEachEntry(RoomyPool):
     def drop_owners(self, ids: Ids) -> None:
         np.subtract.at(self.owners, ids, 1)
         self._give_back_unheld(ids)
 
 
-@mutant("DF07", "DF01")
+@mutant("DF07")
 class EnqueueOncePerEntry(PagedAllocator):
     """A batch release lowers all counts first and then gives a block back once per entry."""
 
@@ -32,11 +44,25 @@ class _ForgetsOneOwner(BlockPool):
         super().add_owner(ids[:-1])
 
 
-@mutant("RC01", "DF02")
+@mutant("RC01")
 class ForkMissesAnOwner(PagedAllocator):
     """Fork does not count the child as an owner of the tail."""
 
     pool_class = _ForgetsOneOwner
+
+
+class _DropsTwoOwners(Growing):
+    def _redirect_tail(self, row: int, index: int, copy: int) -> Copy:
+        source, copy = super()._redirect_tail(row, index, copy)
+        self.pool.drop_owner_of(source)
+        return source, copy
+
+
+@mutant("DF02")
+class CopyDropsTwoOwners(PagedAllocator):
+    """Copy-on-write drops two owners of the tail that it leaves."""
+
+    growing_class = _DropsTwoOwners
 
 
 @mutant("RC02")
@@ -59,6 +85,40 @@ class RemovalOrder(PagedAllocator):
         self.parents.pop(request, None)
 
 
+class _OwnsNothing(BlockPool):
+    def take_one(self) -> int:
+        block = super().take_one()
+        self.owners[block] = 0
+        return block
+
+    def _take(self, count: int) -> Ids:
+        taken = super()._take(count)
+        self.owners[taken] = 0
+        return taken
+
+
+@mutant("RC08")
+class TakenWithoutAnOwner(PagedAllocator):
+    """A fresh block begins with no owner."""
+
+    pool_class = _OwnsNothing
+
+
+class _KeepsAFullTail(Requests):
+    def release(self, name: str) -> None:
+        row = self.by_name.get(name, -1)
+        if row >= 0 and self.tables.lengths[row] % self.tables.block_size == 0:
+            self.pool.owners[self.tables.table(row)[-1:]] += 1
+        super().release(name)
+
+
+@mutant("LK02")
+class FullTailNeverComesBack(PagedAllocator):
+    """A request that ends at the edge of a block keeps that block when it is released."""
+
+    requests_class = _KeepsAFullTail
+
+
 class _IgnoresPins(BlockPool):
     def drop_owner(self, ids: Ids) -> None:
         self.owners[ids] -= 1
@@ -67,11 +127,25 @@ class _IgnoresPins(BlockPool):
         self.pins = pins
 
 
-@mutant("UAF03", "UAF09")
+@mutant("UAF09")
 class PinIgnoredOnRelease(PagedAllocator):
     """Release gives back blocks that a transfer still reads."""
 
     pool_class = _IgnoresPins
+
+
+class _IgnoresPinsInBatches(BlockPool):
+    def drop_owners(self, ids: Ids) -> None:
+        pins, self.pins = self.pins, np.zeros_like(self.pins)
+        super().drop_owners(ids)
+        self.pins = pins
+
+
+@mutant("UAF15")
+class BatchReleaseIgnoresReaders(PagedAllocator):
+    """Only the release of several requests at once gives back what a transfer still reads."""
+
+    pool_class = _IgnoresPinsInBatches
 
 
 class _OneUnpinEndsAll(BlockPool):
@@ -96,7 +170,7 @@ class _ExclusiveWithOwners(BlockPool):
         return exclusive
 
 
-@mutant("PS01", "PS05")
+@mutant("PS05")
 class CopySkippedOnSharedTail(PagedAllocator):
     """An append writes a tail in place that another request shares."""
 
@@ -125,11 +199,69 @@ class _CopiesNothing(Growing):
         return copy, copy
 
 
-@mutant("PS02", "PS03")
+@mutant("PS02")
 class CopySharesTheData(PagedAllocator):
     """Copy-on-write takes a block and redirects the table, but the data is never copied."""
 
     growing_class = _CopiesNothing
+
+
+class _BatchesOrderNoCopies(Growing):
+    def append_batch(self, names: Sequence[str], tokens: ArrayLike) -> BatchGrowth:
+        growth = super().append_batch(names, tokens)
+        growth.copies.clear()
+        return growth
+
+
+@mutant("PS03")
+class BatchOrdersNoCopies(PagedAllocator):
+    """Single appends order the copies of shared tails, and batches do not."""
+
+    growing_class = _BatchesOrderNoCopies
+
+
+class _ChainsCopies(Growing):
+    def _make_room_one_by_one(self, rows: Rows, positions: Column, ends: Column) -> Room:
+        room = super()._make_room_one_by_one(rows, positions, ends)
+        latest: dict[int, int] = {}
+        for index, (source, copy) in enumerate(room.copies):
+            room.copies[index] = latest.get(source, source), copy
+            latest[source] = copy
+        return room
+
+
+@mutant("CO01")
+class CopyOfACopy(PagedAllocator):
+    """Of two copies of one tail in one batch, the second has the destination of the first as source."""
+
+    growing_class = _ChainsCopies
+
+
+class _CopiesNoSingleToken(Growing):
+    def _tail_must_be_copied(self, row: int, position: int) -> bool:
+        return position % self.block_size > 1 and super()._tail_must_be_copied(row, position)
+
+
+@mutant("CO04")
+class TailOfOneTokenNotCopied(PagedAllocator):
+    """A shared tail is copied when it holds two tokens or more."""
+
+    growing_class = _CopiesNoSingleToken
+
+
+class _WritesBeforeTheEdge(Growing):
+    def _write(self, row: int, tokens: AnyTokens) -> Slots:
+        first, size = int(self.tables.lengths[row]), self.block_size
+        slots = super()._write(row, tokens)
+        is_short = first > 0 and first % size == 0 and len(tokens) < size
+        return self.tables.slots(row, first - size, len(tokens)) if is_short else slots
+
+
+@mutant("PS01")
+class ShortChunkWrittenOneBlockBefore(PagedAllocator):
+    """A chunk shorter than a block is written to the full block before it."""
+
+    growing_class = _WritesBeforeTheEdge
 
 
 class _KeepsABlock(Growing):
@@ -141,14 +273,94 @@ class _KeepsABlock(Growing):
             raise
 
 
-@mutant("AT02", "AT10")
+@mutant("AT02")
 class FailedAppendKeepsABlock(PagedAllocator):
     """An append that finds too few blocks keeps the one it had already taken."""
 
     growing_class = _KeepsABlock
 
 
-@mutant("BT07", "PR01")
+class _CountsFirst(BlockPool):
+    lost = 0
+
+    @property
+    def num_free(self) -> int:
+        return super().num_free - self.lost
+
+    def take(self, count: int) -> Ids:
+        if count > self.num_free > 0:
+            self.lost += 1
+        return super().take(count)
+
+
+@mutant("AT03")
+class CounterLoweredBeforeTheCheck(PagedAllocator):
+    """The count of free blocks is lowered before the check that can fail."""
+
+    pool_class = _CountsFirst
+
+
+class _TakesAgain(BlockPool):
+    def take(self, count: int) -> Ids:
+        if count > self.num_free > 0:
+            return np.resize(super().take(self.num_free), count)
+        return super().take(count)
+
+
+@mutant("AT09")
+class TakenTwiceInOneCall(PagedAllocator):
+    """A call that needs more blocks than there are takes those again that it has just taken."""
+
+    pool_class = _TakesAgain
+
+
+class _DropsTheTable(Growing):
+    def append(self, name: str, tokens: ArrayLike) -> Growth:
+        try:
+            return super().append(name, tokens)
+        except OutOfBlocks:
+            self.tables.counts[self.requests.row(name)] = 0
+            raise
+
+
+@mutant("AT11")
+class FailedAppendDropsTheTable(PagedAllocator):
+    """An append that finds too few blocks is undone as if its request had begun with it."""
+
+    growing_class = _DropsTheTable
+
+
+class _Truncates(Growing):
+    def append(self, name: str, tokens: ArrayLike) -> Growth:
+        try:
+            return super().append(name, tokens)
+        except OutOfBlocks:
+            self.tables.lengths[self.requests.row(name)] = 1
+            raise
+
+
+@mutant("LK04")
+class RefusedAppendTruncates(PagedAllocator):
+    """A request whose append is refused has one token afterwards."""
+
+    growing_class = _Truncates
+
+
+class _CountsTheRefused(Growing):
+    def append_batch(self, names: Sequence[str], tokens: ArrayLike) -> BatchGrowth:
+        growth = super().append_batch(names, tokens)
+        self.tables.lengths[self.requests.rows(names)[~growth.granted]] += 1
+        return growth
+
+
+@mutant("AT08")
+class RefusedInABatchYetLonger(PagedAllocator):
+    """A request that is refused in a batch is one token longer all the same."""
+
+    growing_class = _CountsTheRefused
+
+
+@mutant("BT07")
 class AppendRepeatsTheWholeNeed(PagedAllocator):
     """An append takes blocks for the whole request again, and its table is longer than it needs."""
 
@@ -174,17 +386,44 @@ class _OneTooManyAtTheEdge(BlockTables):
         return ids
 
 
-@mutant("RC08", "PR05")
+@mutant("RC08")
 class OffByOneAtAnExactMultiple(PagedAllocator):
     """A request of exactly k blocks is taken to hold k + 1."""
 
     tables_class = _OneTooManyAtTheEdge
 
 
-@mutant("DF04", "DF08")
+class _PadsTheBlockSize(BlockTables):
+    def slots_at(self, rows: Rows | np.intp, positions: Column) -> Slots:
+        padded = 1 << (self.block_size - 1).bit_length()
+        blocks = self.ids[rows, positions // self.block_size].astype(np.int64)
+        slots: Slots = blocks * padded + positions % self.block_size
+        return slots
+
+
+@mutant("SM05")
+class SlotsOfAnotherBlockSize(PagedAllocator):
+    """Slots are worked out with the block size rounded up to a power of two."""
+
+    tables_class = _PadsTheBlockSize
+
+
+@mutant("DF04")
 class DoubleReleaseAccepted(PagedAllocator):
     """A request that was already released is released once more without complaint."""
 
     def release(self, request: str) -> None:
         if request in self.requests.by_name:
             super().release(request)
+
+
+class _TakesAnyName(Requests):
+    def check_new(self, name: str) -> None:
+        """Any name is taken."""
+
+
+@mutant("BI01")
+class SecondRequestOfAName(PagedAllocator):
+    """A request begins under a name that is live, and takes its place."""
+
+    requests_class = _TakesAnyName

@@ -53,6 +53,17 @@ class WindowAsIfItNeverStraddled(GroupedAllocator):
     group_class = _NeverStraddles
 
 
+@mutant("CP01", adapter=ImplGroupsAdapter)
+class NeedCappedAtTheWindow(GroupedAllocator):
+    """Asked whether there is room, it counts no more blocks for a group than its window fills."""
+
+    def can_append(self, name: str, count: int) -> bool:
+        befores = self._lengths(self._rows([name]))
+        needs = self._needs(befores, befores + count)[:, 0].tolist()
+        caps = [-(-group.window // group.block_size) or count for group in self.groups]
+        return bool(sum(map(min, needs, caps)) <= self.num_free)
+
+
 class _NamesNull(LayerGroup):
     def held(self, rows: Rows) -> Ids:
         return self.tables.concatenated(rows)

@@ -76,6 +76,15 @@ def pins_and_records_agree(s: State) -> Formula:
     )
 
 
+def transfers_pin_something(s: State) -> Formula:
+    """A transfer that is outstanding has something to read."""
+    return s.every(
+        lambda transfer: implies(
+            s.outstanding(transfer), s.some(lambda block: s.pinned(transfer, block))
+        )
+    )
+
+
 def ends_are_in_order(s: State) -> Formula:
     """Horizon, written, promised and reserved follow each other, each inside a block."""
 
@@ -437,6 +446,7 @@ INVARIANTS: tuple[Claim, ...] = (
     blocks_in_a_table_are_owned,
     tables_name_no_block_twice,
     pins_and_records_agree,
+    transfers_pin_something,
     ends_are_in_order,
     tables_are_as_long_as_needed,
     only_the_tail_is_partial,

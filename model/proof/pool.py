@@ -86,14 +86,16 @@ class Pool:
         self._do("pin", request, transfer)
 
     def unpin(self, transfer: str) -> None:
+        self._must_be(self.state.outstanding(transfer))
         self._do("unpin", transfer)
 
     def release(self, request: str) -> None:
         if self.preempted.pop(request, None) is None:
-            self._do("release", request)
+            self.release_each((request,))
 
     def release_each(self, requests: tuple[str, ...]) -> None:
         for request in requests:
+            self._must_be(self.state.live(request))
             self._do("release", request)
 
     # room
@@ -108,6 +110,7 @@ class Pool:
             self._publish(request)
 
     def trim(self, request: str) -> None:
+        self._must_be(self.state.live(request))
         self._do("trim", request)
 
     # prefix cache
@@ -161,8 +164,7 @@ class Pool:
 
     def fail_step(self, step: str) -> None:
         begun = list(self.steps)
-        if step not in begun:
-            raise Stuck
+        self._must_be(step in begun)
         for failed in reversed(begun[begun.index(step) :]):
             self._run_copies(failed)
             for request in self.steps.pop(failed):
@@ -202,12 +204,14 @@ class Pool:
             for place in range(length.index * size + length.offset)
         )
 
+    def _must_be(self, condition: bool) -> None:
+        """What no guard asks for, since otherwise nothing would happen; but a caller may not do it."""
+        if not condition:
+            raise Stuck
+
     def _append_one(self, request: str, token: int) -> None:
-        if self._distance(request, "room"):
-            self._do("commit", request, token)
-        else:
-            forms = ("append_in_place", "append_fresh", "append_copy")
-            self._do_one_of(*forms, about=(request,), token=(token,))
+        forms = ("append_in_place", "append_fresh", "append_copy", "commit")
+        self._do_one_of(*forms, about=(request,), token=(token,))
         self._publish(request)
 
     def _begin(self, request: str, prompt: tuple[int, ...], key: Term) -> None:
@@ -241,14 +245,9 @@ class Pool:
 
     def _publish(self, request: str) -> None:
         """Blocks that have become full are published, if they may be."""
-        for index in range(self.state.length_index(request)):
-            block = self.state.table(request, index)
-            may_be = self.caching and block not in self.barred
-            if (
-                may_be
-                and not self.state.published(block)
-                and self._can("publish", (request, block))
-            ):
+        for block in self.domains["block"]:
+            may_be = self.caching and block not in self.barred and not self.state.published(block)
+            if may_be and self._can("publish", (request, block)):
                 self._do("publish", request, block)
 
     def _slide(self, request: str) -> None:

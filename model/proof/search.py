@@ -27,6 +27,7 @@ from kvoracle.model.operations import (
     Release,
     Reserve,
     Send,
+    Tick,
     Trim,
     Unpin,
 )
@@ -52,51 +53,68 @@ CORE: list[AnyOperation] = [
     Release("a"),
     Release("b"),
 ]
-WAYS: dict[str, list[AnyOperation]] = {
-    "core": CORE,
-    "room": [*CORE, Reserve("a", 1), Reserve("a", 3), Commit("a", (3,)), Trim("a")],
-    "prefix cache": [
-        Admit("a", (1, 2, 3)),
-        Admit("b", (4, 3)),
-        Admit("c", (4, 2, 3)),
-        Admit("d", (1, 2, 3), {"salt": "x"}),
-        Release("a"),
-        Release("b"),
-        Append("a", (5,)),
-        Evict("a", 0),
-        ChangeWeights(),
-    ],
-    "steps": [
-        *CORE,
-        BeginStep("s", ("a",), (5,)),
-        BeginStep("z", ("a",), (6,)),
-        BeginStep("z", ("b",), (7,)),
-        EndStep("s"),
-        EndStep("z"),
-        FailStep("s"),
-    ],
-    "transfers": [
-        *CORE,
-        Send("a", "t", 1, 0),
-        Send("a", "t", 2, 0),
-        Send("a", "t", 1, 1),
-        Acknowledge("t", 0, 0),
-        Acknowledge("t", 1, 0),
-        Acknowledge("t", 0, 1),
-    ],
-}
-"""The operations that are tried, by the group of the operation that is looked for."""
 
-POOLS = (
-    Configuration(blocks=3, block_size=2, prefix_cache=True),
-    Configuration(blocks=6, block_size=1, prefix_cache=True),
-    Configuration(blocks=3, block_size=2, groups=(Group(2, window=2),)),
-)
+
+class Way(NamedTuple):
+    """A pool, and the operations that are tried on it."""
+
+    config: Configuration
+    operations: Sequence[AnyOperation]
+
+
+LARGE = Configuration(blocks=3, block_size=2, prefix_cache=True)
+SMALL = Configuration(blocks=6, block_size=1, prefix_cache=True)
+SLIDING = Configuration(blocks=3, block_size=2, groups=(Group(2, window=2),))
+WAYS: dict[str, Way] = {
+    "core": Way(LARGE, CORE),
+    "room": Way(LARGE, [*CORE, Reserve("a", 1), Reserve("a", 3), Commit("a", (3,)), Trim("a")]),
+    "prefix cache": Way(
+        SMALL,
+        [
+            Admit("a", (1, 2, 3)),
+            Admit("b", (4, 3)),
+            Admit("c", (4, 2, 3)),
+            Admit("d", (1, 2, 3), {"salt": "x"}),
+            Release("a"),
+            Release("b"),
+            Append("a", (5,)),
+            Evict("a", 0),
+            ChangeWeights(),
+        ],
+    ),
+    "steps": Way(
+        LARGE,
+        [
+            *CORE,
+            Trim("a"),
+            BeginStep("s", ("a",), (5,)),
+            BeginStep("z", ("a",), (6,)),
+            BeginStep("z", ("b",), (7,)),
+            EndStep("s"),
+            EndStep("z"),
+            FailStep("s"),
+        ],
+    ),
+    "transfers": Way(
+        LARGE,
+        [
+            *CORE,
+            Send("a", "t", 1, 0),
+            Send("a", "t", 2, 0),
+            Send("a", "t", 1, 1),
+            Acknowledge("t", 0, 0),
+            Acknowledge("t", 1, 0),
+            Acknowledge("t", 0, 1),
+            Tick(),
+        ],
+    ),
+    "window": Way(SLIDING, CORE),
+}
+"""What is tried, by the group of the operation that is looked for."""
 
 FEW = {"worker": range(2), "generation": range(4)}
-
-SECONDS_EACH = 6.0
-"""How long one way is gone on one pool."""
+SECONDS = (1.0, 4.0, 16.0)
+"""How long a way is gone before the others are tried, and how long when none led anywhere."""
 
 
 class Found(NamedTuple):
@@ -113,28 +131,21 @@ class _Happened(Exception):
 
 
 def shortest(
-    first: str,
-    happens: Happens,
-    relations: Mapping[str, Relation] = BY_NAME,
-    seconds_each: float = SECONDS_EACH,
+    first: str, happens: Happens, relations: Mapping[str, Relation] = BY_NAME
 ) -> Found | None:
-    """The shortest trace of the first way and the first pool that have one."""
-    for way in sorted(WAYS, key=lambda name: name != first):
-        for config in POOLS:
-            deadline = time.monotonic() + seconds_each
-            found = _search(config, WAYS[way], happens, relations, deadline)
+    """The shortest trace of the first way that has one, those of a group first."""
+    for seconds in SECONDS:
+        for name in sorted(WAYS, key=lambda name: name != first):
+            found = _search(WAYS[name], happens, relations, time.monotonic() + seconds)
             if found is not None:
                 return found
     return None
 
 
 def _search(
-    config: Configuration,
-    operations: Sequence[AnyOperation],
-    happens: Happens,
-    relations: Mapping[str, Relation],
-    deadline: float,
+    way: Way, happens: Happens, relations: Mapping[str, Relation], deadline: float
 ) -> Found | None:
+    config, operations = way
     domains = {**domains_of(Trace(config, list(operations))), **FEW}
     start = Pool(
         config.block_size,

@@ -24,7 +24,9 @@ def proof(out: Console, without: str | None, folder: Path) -> bool:
     """Prove everything, or see it fail without a part of an operation; whether all is proven."""
     solver = z3().get_version_string()
     out.print(f"kvoracle {__version__} prove", style="bold")
-    out.print(f"  z3 {solver}; blocks of any size, any number of blocks, requests, transfers, steps")
+    out.print(
+        f"  z3 {solver}; blocks of any size, any number of blocks, requests, transfers, steps"
+    )
     out.print()
     if without is not None:
         return _fails(out, relation_without(without), without, folder)

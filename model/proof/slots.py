@@ -53,7 +53,9 @@ def a_position_is_one_index_and_one_offset(slot_of: SlotOf = slot_of) -> Answer:
     place, size = Place.of("one"), constant("size_number")
     position = slot_of(*place, size)
     claim = all_of(
-        implies(place.offset + 1 < size, slot_of(place.index, place.offset + 1, size) == position + 1),
+        implies(
+            place.offset + 1 < size, slot_of(place.index, place.offset + 1, size) == position + 1
+        ),
         implies(place.offset + 1 == size, slot_of(place.index + 1, 0, size) == position + 1),
     )
     return follows(claim, [inside(place, size)])

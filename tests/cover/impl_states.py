@@ -51,7 +51,8 @@ def state(allocator):
             "barred": pool.barred,
             "free": pool._stack[: pool._stacked].tolist(),
             "idle": pool.idle.ids().tolist(),
-            "index": (allocator.index._blocks, allocator.index._keys),
+            "index": (allocator.index._blocks, entries(allocator.index)),
+            "behind": allocator.chains.behind,
             "requests": {name: of_request(allocator, name) for name in requests.by_name},
             "unused": allocator.tables._unused,
             "lookups": {name: of_prompt(found) for name, found in requests.looked_up.items()},
@@ -75,6 +76,11 @@ def state(allocator):
     )
 
 
+def entries(index):
+    """The keys of each block that is published."""
+    return {block: {key, *index._earlier.get(block, ())} for block, key in index._keys.items()}
+
+
 def of_request(allocator, name):
     """What is known of one live request."""
     tables, chains, row = allocator.tables, allocator.chains, allocator.requests.row(name)
@@ -87,7 +93,7 @@ def of_request(allocator, name):
         "in flight": int(tables.in_flight[row]),
         "waiting": bool(tables.waiting[row]),
         "written": chains.written(row).tolist(),
-        "chain": chain and (dict(chain.extra_keys), chain.epoch, chain.parent),
+        "chain": chain and (dict(chain.extra_keys), chain.epoch, chain.parent, chain.inside),
     }
 
 
@@ -122,7 +128,9 @@ def assert_is_whole(allocator):
     assert all(now["published"][block] for block in now["idle"])
     blocks, keys = now["index"]
     assert sorted(keys) == np.flatnonzero(now["published"]).tolist()
-    assert {block: key for key, held in blocks.items() for block in held} == keys
+    assert {(block, key) for key, held in blocks.items() for block in held} == {
+        (block, key) for block, known in keys.items() for key in known
+    }
     assert not now["barred"] & keys.keys()
     assert allocator.num_free == len(free)
 

@@ -56,9 +56,9 @@ class Injected(BlockPool):
         self.count_down()
         return super().take(count)
 
-    def use_and_take(self, hit, count, spare):
+    def use_and_take(self, *how):
         self.count_down()
-        return super().use_and_take(hit, count, spare)
+        return super().use_and_take(*how)
 
 
 class Failing(PagedAllocator):
@@ -113,7 +113,7 @@ def test_a_history_in_a_pool_that_is_too_small_keeps_every_rule(blocks, prefix_c
             assert state(it) == before
         assert_is_whole(it)
 
-    assert failed or blocks > 15
+    assert failed or blocks > 13
 
 
 @pytest.mark.parametrize("failure", range(1, 5))

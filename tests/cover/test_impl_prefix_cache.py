@@ -509,7 +509,7 @@ def test_a_duplicate_that_is_taken_leaves_the_other_to_be_hit(gone):
     allocator.admit("x", [9])
     allocator.release("x")
 
-    assert allocator.index.match(list(allocator.index._blocks)) == [left]
+    assert allocator.index.match(list(allocator.index._blocks), allocator.pool.is_held) == [left]
     assert allocator.admit("c", [1, 2, 3]).hit == 2
     assert int(allocator.table("c")[0]) == left
 
@@ -520,10 +520,10 @@ def test_an_index_forgets_one_of_its_duplicates_and_then_the_other():
         index.add(b"k", block)
 
     index.forget(ids(3))
-    assert index.match([b"k", b"none"]) == [1]
+    assert index.match([b"k", b"none"], lambda _: False) == [1]
     index.forget(ids(2, 1))
     assert (index._blocks, index._keys) == ({}, {})
-    assert index.match([b"k"]) == []
+    assert index.match([b"k"], lambda _: False) == []
 
 
 def test_taking_an_idle_block_forgets_it_and_then_it_misses():
@@ -544,8 +544,8 @@ def test_a_chain_whose_head_is_gone_is_not_hit():
     allocator.index.forget(ids(0, 1))
     allocator.pool.published[[0, 1]] = False
 
-    assert allocator.index.match(chain) == []
-    assert allocator.index.match(chain[1:]) == [2]
+    assert allocator.index.match(chain, allocator.pool.is_held) == []
+    assert allocator.index.match(chain[1:], allocator.pool.is_held) == [2]
 
 
 # Growth publishes
@@ -596,7 +596,10 @@ def test_a_request_that_a_batch_refused_keeps_its_chain():
     assert allocator.append("a", [5]).slots.tolist() == [2]
     allocator.append("a", [6])
     allocator.release("a")
-    assert allocator.index.match(chain_of(allocator, [1, 2, 5, 6])) == [0, 1]
+    assert allocator.index.match(chain_of(allocator, [1, 2, 5, 6]), allocator.pool.is_held) == [
+        0,
+        1,
+    ]
     assert allocator.admit("c", [1, 2, 5]).hit == 2
 
 

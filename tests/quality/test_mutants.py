@@ -9,7 +9,7 @@ from kvoracle.model.mutants import MUTANTS, Mutant
 from kvoracle.model.mutation import OPERATIONS_MAX, catch, save
 from kvoracle.model.trace import read
 
-MINIMAL_OPERATIONS_MAX = {"core": 6, "prefix": 10}
+MINIMAL_OPERATIONS_MAX = {"core": 6, "groups": 6, "prefix": 10}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

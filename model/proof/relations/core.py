@@ -110,6 +110,8 @@ def pin(s: State, request: Term, transfer: Term) -> Parts:
 
 def pins(s: State, request: Term, transfer: Term) -> Parts:
     """A transfer begins, with a record of what it may read."""
+    yield from is_live(s, request)
+    yield guard("there is something to pin", s.first(request) < s.count(request))
     yield guard("the transfer is new", no(s.outstanding(transfer)))
     yield effect("the transfer is outstanding", outstanding=put(s.outstanding, transfer, True))
     yield effect(

@@ -2,13 +2,12 @@
 
 from kvoracle.model.proof.logic import Position, Term, all_of, given, implies, no
 from kvoracle.model.proof.relation import Parts, Relation, effect, give_back, guard
-from kvoracle.model.proof.relations.parts import START, begins, ends_move, is_live, is_new
+from kvoracle.model.proof.relations.parts import START, begins, ends_move, is_new
 from kvoracle.model.proof.state import Function, State, put
 
 
 def publish(s: State, request: Term, block: Term) -> Parts:
     """A full block of a request becomes findable by the request's tokens up to its end."""
-    yield from is_live(s, request)
     yield guard("the request owns it", s.owns(request, block))
     yield guard("it is full", s.fill(block) == s.size())
     yield guard("today's weights computed it", s.epoch_of(request) == s.epoch())
@@ -99,7 +98,6 @@ def all_are_hits(s: State, end_index: Term, hits: Term, prompt: Term, key: Term)
 
 def evict(s: State, block: Term) -> Parts:
     """An idle block loses its entry and is free to be taken."""
-    yield guard("it is published", s.published(block))
     yield guard("it is idle", no(s.is_in_use(block)))
     yield effect("its entry goes", published=put(s.published, block, False))
     yield effect("it is free", free=put(s.free, block, True))
@@ -107,7 +105,6 @@ def evict(s: State, block: Term) -> Parts:
 
 def withdraw(s: State, block: Term) -> Parts:
     """A block loses its entry on request, in use or not."""
-    yield guard("it is published", s.published(block))
     yield effect("its entry goes", published=put(s.published, block, False))
     yield from give_back("it is given back", lambda other_block: other_block == block)
 

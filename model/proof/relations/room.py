@@ -17,7 +17,6 @@ from kvoracle.model.proof.state import State, put
 def reserve_in_tail(s: State, request: Term) -> Parts:
     """One more token has room in the last block."""
     tail, settled = s.tail(request), s.is_settled(request)
-    yield from is_live(s, request)
     yield guard("the last block has room", s.room_offset(request) > 0)
     yield guard("no other request owns it", implies(settled, s.is_owned_alone(request, tail)))
     yield guard("no transfer pins it", implies(settled, no(s.is_pinned(tail))))
@@ -65,7 +64,6 @@ def trim(s: State, request: Term) -> Parts:
     def is_spare(block: Term) -> Formula:
         return all_of(s.owns(request, block), s.depth(block) >= needed)
 
-    yield from is_live(s, request)
     yield from has_nothing_in_flight(s, request)
     yield effect("the table ends where the tokens end", count=put(s.count, request, needed))
     yield effect(

@@ -1,0 +1,96 @@
+"""Lockstep on device memory: `gpu`'s KV memory with the plain one beside it, equal to the last bit."""
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import torch
+
+from kvoracle.gpu.device_memory import DeviceMemory, Shape
+from kvoracle.model.adapters.base import Adapter
+from kvoracle.model.lockstep import Factory, Violation
+from kvoracle.model.memory import ListMemory, Stamp
+from kvoracle.model.run import Failure, run
+from kvoracle.model.trace import Configuration, Trace
+
+RULE = "device memory"
+
+
+class Moved(NamedTuple):
+    """What a trace moved on a device, and how often the whole pool was compared."""
+
+    tokens: int
+    copies: int
+    comparisons: int
+
+
+class ComparedMemory:
+    """A device memory that after every copy equals the plain memory, byte for byte.
+
+    What is read is compared too; the first difference is a Violation.
+    """
+
+    def __init__(
+        self, blocks: int, block_size: int, device: str = "cpu", shape: Shape | None = None
+    ) -> None:
+        self.on_device = DeviceMemory(blocks, block_size, device, shape)
+        self.lists = ListMemory(blocks, block_size)
+        self.moved = Moved(0, 0, 0)
+
+    def write(self, slots: Sequence[int], stamps: Sequence[Stamp]) -> None:
+        self.lists.write(slots, stamps)
+        self.on_device.write(slots, stamps)
+        self.moved = self.moved._replace(tokens=self.moved.tokens + len(slots))
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self.lists.copy(pairs)
+        self.on_device.copy(pairs)
+        self.moved = self.moved._replace(copies=self.moved.copies + len(pairs))
+        self.compare()
+
+    def read(self, block: int) -> Sequence[Stamp | None]:
+        right = self.lists.read(block)
+        if self.on_device.read(block) != right:
+            raise Violation(RULE, f"block {block} on the device reads back otherwise", block)
+        return right
+
+    def compare(self) -> None:
+        """Compare the whole pool."""
+        self.moved = self.moved._replace(comparisons=self.moved.comparisons + 1)
+        actual, right = self.on_device.pool(), self.on_device.pool_of(self.lists.blocks)
+        if not torch.equal(actual, right):
+            block, offset, layer, part, byte = (actual != right).nonzero()[0].tolist()
+            where = f"offset {offset}, layer {layer}, {'KV'[part]}, byte {byte}"
+            raise Violation(RULE, f"block {block} differs on the device ({where})", block)
+
+
+def run_on_device(
+    trace: Trace, factory: Factory, device: str = "cpu", shape: Shape | None = None
+) -> tuple[Failure | None, Moved]:
+    """Run a trace with the whole pool compared after every copy and at the end."""
+    memories: list[ComparedMemory] = []
+
+    def make_memory(blocks: int, block_size: int) -> ComparedMemory:
+        memories.append(ComparedMemory(blocks, block_size, device, shape))
+        return memories[-1]
+
+    failure = run(trace, factory, make_memory=make_memory)
+    if not memories:
+        return failure, Moved(0, 0, 0)
+    if failure is None:
+        try:
+            memories[0].compare()
+        except Violation as violation:
+            failure = Failure(trace, violation.rule, violation.message, violation.block)
+    return failure, memories[0].moved
+
+
+class OnDeviceMemory:
+    """A factory of the same allocator, whose lockstep is on device memory."""
+
+    make_memory: ClassVar = ComparedMemory
+
+    def __init__(self, factory: Factory) -> None:
+        self._factory = factory
+
+    def __call__(self, config: Configuration) -> Adapter:
+        return self._factory(config)

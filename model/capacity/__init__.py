@@ -1,0 +1,1 @@
+"""What `kvoracle capacity` knows: sizes, models, the source document's figures."""

@@ -1,0 +1,110 @@
+"""The command `kvoracle gpu`, and the memories that `fuzz` can run on."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kvoracle import __version__
+from kvoracle.model import found, report
+from kvoracle.model.check import unfit
+from kvoracle.model.errors import UsageError
+from kvoracle.model.registry import Target, resolve
+from kvoracle.model.trace import read
+
+EXIT_NOTHING_FOUND, EXIT_VIOLATION = 0, 1
+MEMORIES = ("list", "device")
+DEVICES = ("cpu", "cuda")
+INSTALL = "pip install 'kvoracle[gpu]'"
+
+
+def gpu(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Traces, or folders of them, to run on device memory."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, where the kernels are interpreted, or cuda.")
+    ] = "cpu",
+    allocator: Annotated[str, typer.Option(help="As in fuzz.")] = "impl",
+    check: Annotated[
+        bool, typer.Option(help="Check the kernels themselves, layer by layer.")
+    ] = False,
+) -> None:
+    """Run traces with keys and values on a device, moved by the kernels; or check the kernels."""
+    if not files and not check:
+        raise UsageError("There is nothing to do; give traces, or --check.")
+    _check_device(device)
+    out = report.console()
+    out.print(f"kvoracle {__version__} gpu", style="bold")
+    is_right = _check_kernels(out) if check else True
+    is_right &= _run_traces(out, files, resolve(allocator), device) if files else True
+    raise typer.Exit(EXIT_NOTHING_FOUND if is_right else EXIT_VIOLATION)
+
+
+def on_memory(target: Target, memory: str) -> Target:
+    """The same allocator, whose lockstep is on a memory of this name."""
+    if memory not in MEMORIES:
+        raise UsageError(f"There is no memory {memory!r}; give {' or '.join(MEMORIES)}.")
+    if memory == "list":
+        return target
+    return target._replace(factory=_adapter("device_memory").OnDeviceMemory(target.factory))
+
+
+def _check_device(device: str) -> None:
+    if device not in DEVICES:
+        raise UsageError(f"There is no device {device!r}; give {' or '.join(DEVICES)}.")
+    _adapter("device_memory")
+    if device == "cuda" and not importlib.import_module("torch").cuda.is_available():
+        raise UsageError("There is no CUDA device here; give --device cpu.")
+
+
+def _run_traces(out: Console, files: list[Path], target: Target, device: str) -> bool:
+    """Whether every trace that the allocator can do leaves the pool as the plain memory has it."""
+    run_on_device: Callable[..., Any] = _adapter("device_memory").run_on_device
+    paths = [
+        one for path in files for one in (sorted(path.rglob("*.json")) if path.is_dir() else [path])
+    ]
+    passed = failed = skipped = 0
+    for path in paths:
+        trace = read(path)
+        obstacle = unfit(trace, target)
+        if obstacle is not None:
+            out.print(f"skipped  {path}: {target.name} {obstacle}", markup=False)
+            skipped += 1
+            continue
+        failure, moved = run_on_device(trace, target.factory, device)
+        passed, failed = passed + (failure is None), failed + (failure is not None)
+        did = f"{moved.tokens} tokens, {moved.copies} copies, {moved.comparisons} whole-pool comparisons"
+        out.print(
+            f"{'passed' if failure is None else 'FAILED'}   {path} on {device}: {did}", markup=False
+        )
+        if failure is not None:
+            out.print(found.describe(failure, target) + "\n", markup=False)
+    out.print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    if skipped == len(paths):
+        raise UsageError("None of the traces could be run; give traces that the allocator can do.")
+    return failed == 0
+
+
+def _check_kernels(out: Console) -> bool:
+    """Whether every layer that was run found the kernels right; one that could not is said."""
+    is_right = True
+    for layer in _adapter("gpu_layers").LAYERS:
+        problems, did = layer.check()
+        state = "FAILED " if problems else "passed "
+        out.print(f"{state} {layer.name:<12} {layer.about}: {did}", markup=False)
+        for problem in problems:
+            out.print(f"         {problem}", markup=False)
+        is_right &= not problems
+    return is_right
+
+
+def _adapter(name: str) -> Any:
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(f"Device memory needs torch, which is not here; {INSTALL}.")
+    return importlib.import_module(f"kvoracle.model.adapters.{name}")

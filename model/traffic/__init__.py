@@ -1,0 +1,1 @@
+"""Production traffic from files: one request at a time, whatever the format."""

@@ -1,0 +1,26 @@
+"""A request of a trace, whatever its format."""
+
+from dataclasses import dataclass
+
+PREFIX_BLOCK = 512
+"""Tokens of one block of Mooncake's prefix identities."""
+
+TOKENS_MAX = 10**8
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When a request arrived, how long it and its answer were, and which prefixes it shares."""
+
+    microseconds: int
+    """Since the trace began, or since whenever its clock did."""
+    prompt: int
+    output: int
+    prefixes: tuple[int, ...] = ()
+    """An identity for each 512 tokens of the prompt, the last perhaps fewer: where two requests have
+    the same one, their prompts are equal up to there."""
+
+    @property
+    def tokens(self) -> int:
+        """What it has at its end."""
+        return self.prompt + self.output

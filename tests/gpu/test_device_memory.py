@@ -1,0 +1,149 @@
+"""Lockstep on device memory: the same verdicts, and every byte as the plain memory has it."""
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="device memory needs torch: kvoracle[gpu]")
+
+from kvoracle.gpu.device_memory import LAYOUTS, DeviceMemory, Shape, Torn  # noqa: E402
+from kvoracle.gpu.functions import KERNELS, TWINS  # noqa: E402
+from kvoracle.model.adapters.device_memory import (  # noqa: E402
+    RULE,
+    ComparedMemory,
+    run_on_device,
+)
+from kvoracle.model.adapters.gpu_cases import DTYPES  # noqa: E402
+from kvoracle.model.adapters.impl import ImplAdapter  # noqa: E402
+from kvoracle.model.engines import hunt  # noqa: E402
+from kvoracle.model.gpu_command import on_memory  # noqa: E402
+from kvoracle.model.lockstep import Violation  # noqa: E402
+from kvoracle.model.memory import Stamp  # noqa: E402
+from kvoracle.model.operations import Append, AppendEach, Create, Fork, Pin, Release  # noqa: E402
+from kvoracle.model.registry import resolve  # noqa: E402
+from kvoracle.model.trace import Configuration, Trace, read  # noqa: E402
+
+DOCUMENT = sorted((Path(__file__).parents[2] / "seeds" / "document").glob("*.json"))
+CHAIN = [(0, 1), (1, 2), (2, 3)]
+CYCLE = [(0, 1), (1, 2), (2, 0), (2, 3)]
+
+
+def stamps(count, request="a", first=0):
+    return [Stamp(request, first + n, 7 * n, 1) for n in range(count)]
+
+
+@pytest.mark.parametrize("path", DOCUMENT, ids=lambda path: path.stem)
+def test_document_seeds_leave_the_pool_of_the_plain_memory(path):
+    failure, moved = run_on_device(read(path), ImplAdapter)
+
+    assert failure is None
+    assert moved.tokens > 0
+    assert moved.comparisons > 0
+
+
+def test_copy_on_write_traces():
+    forks = [Fork("a", child) for child in "bcde"]
+    grown = AppendEach(list("bcde"), [9] * 4)
+    operations = [Create("a"), Append("a", list(range(6))), *forks, grown, Pin("b", "t")]
+    operations += [Append("b", [1]), Release("a"), Append("c", [2, 3, 4]), Append("d", [5])]
+
+    failure, moved = run_on_device(Trace(Configuration(20, 4), operations), ImplAdapter)
+
+    assert failure is None
+    assert moved.copies >= 5
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_chains_and_cycles_of_copies_in_every_layout_and_dtype(layout, dtype):
+    memory = ComparedMemory(6, 3, shape=Shape(3, 2, 8, dtype, layout))
+    memory.write(list(range(2, 13)), stamps(11))
+
+    memory.copy(CHAIN)
+    memory.copy(CYCLE)
+
+    assert [memory.read(block) for block in range(6)] == memory.lists.blocks
+    assert memory.moved.comparisons == 2
+
+
+def test_a_sequence_is_gathered_through_its_table():
+    memory = DeviceMemory(4, 2)
+    memory.write([6, 7, 0], stamps(3))
+
+    gathered = memory.gather([3, 0], 3)
+
+    assert torch.equal(gathered, memory.pool().flatten(2)[[3, 3, 0], [0, 1, 0]])
+    assert memory.read(3) == stamps(2)
+    assert memory.read(0) == [stamps(3)[2], None]
+
+
+def test_every_layer_head_and_token_has_bits_of_its_own():
+    memory = DeviceMemory(8, 4, shape=Shape(layers=4, heads=2, head_size=8))
+    memory.write(range(32), stamps(32))
+
+    heads = memory.pool().view(-1, 16)
+
+    assert len(heads.unique(dim=0)) == len(heads) == 8 * 4 * 4 * 2 * 2
+
+
+def test_of_two_tokens_for_one_slot_the_last_stays():
+    memory = DeviceMemory(2, 2)
+
+    memory.write([1, 1], stamps(2))
+
+    assert memory.read(0) == [None, stamps(2)[1]]
+
+
+def lost_copies(planes, pairs):
+    KERNELS["copy_blocks"](planes, pairs[:-1])
+
+
+def half_written(key, value, key_cache, value_cache, slots):
+    KERNELS["kv_write"](key, key, key_cache, value_cache, slots)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"copy_blocks": lost_copies}, {"kv_write": half_written}],
+    ids=lambda b: next(iter(b)),
+)
+def test_a_broken_kernel_is_a_violation(broken):
+    memory = ComparedMemory(4, 2)
+    memory.on_device.functions = {**TWINS, **broken}
+
+    memory.write([0, 1], stamps(2))
+
+    with pytest.raises(Violation, match="on the device") as caught:
+        memory.copy([(0, 2), (0, 1)])
+
+    assert caught.value.rule == RULE
+    assert caught.value.block in (0, 1)
+
+
+def test_a_block_that_reads_back_otherwise_is_a_violation():
+    memory = ComparedMemory(4, 2)
+    memory.on_device.functions = {**TWINS, "kv_write": half_written}
+    memory.write([0, 1], stamps(2))
+
+    with pytest.raises(Violation, match="block 0 on the device reads back otherwise"):
+        memory.read(0)
+
+
+def test_bits_that_are_no_stamp_s_read_back_as_torn():
+    memory = DeviceMemory(1, 1)
+    memory.write([0], stamps(1))
+
+    memory.planes[0].view(torch.uint8).view(-1)[-1] ^= 1
+
+    assert memory.read(0) == [Torn]
+
+
+@pytest.mark.parametrize("name", ["impl", "mutant:copy-skipped-on-shared-tail"])
+def test_a_fuzz_says_the_same_on_both_memories(name):
+    target = resolve(name)
+
+    on_list, tally = hunt("walk", target, 5, 300)
+    on_device, tally_on_device = hunt("walk", on_memory(target, "device"), 5, 300)
+
+    assert tally_on_device.outcomes == tally.outcomes
+    assert on_device == on_list
