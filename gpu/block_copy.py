@@ -153,6 +153,7 @@ def copy_prepared(pool: Pool, copies: Copies) -> None:
     tiles = ceil_div(pool.words, tile)
     arguments = (pool.addresses, len(pool.planes), pool.stride, pool.words, tiles, copies.pairs)
     constants = {
+        "reach": pool.planes,
         "word": getattr(tl, str(pool.planes[0].dtype).removeprefix("torch.")),
         "alignment": pool.alignment,
         "tile": tile,

@@ -2,8 +2,8 @@
 
 Every value of a kernel is given the smallest and the largest number that it can be, one operation
 after the other.  Where a sum, a difference or a product of 32 bits or less can leave its type, or a
-value is cut to a type too small for it, that is a problem, with its line in the kernel.  Loops with
-constant bounds are gone through; of others whatever a round changes may be anything of its type.
+value is cut to a type too small for it, that is a problem.  Loops with constant bounds are gone
+through; of others whatever a round changes may be anything of its type.
 """
 
 import re
@@ -58,12 +58,11 @@ class Proof:
         self.values: dict[str, Value] = {}
         self.problems: list[str] = []
         self.checked = 0
-        lines = [re.sub(r" loc\(.*$", "", line) for line in ttir.splitlines()]
-        self._lines_of = dict(re.findall(r"^(#loc\d+) = loc\(\".*?\":(\d+):", ttir, re.M))
-        start = next(number for number, line in enumerate(ttir.splitlines()) if "tt.func" in line)
-        for name, kind in re.findall(r"(%\w+): (!tt\.ptr<\w+>|i\d+)", ttir.splitlines()[start]):
+        lines = iter(ttir.splitlines())
+        head = next(line for line in lines if "tt.func" in line)
+        for name, kind in re.findall(r"(%\w+): (!tt\.ptr<\w+>|i\d+)", head):
             self.values[name] = self._argument(name.strip("%"), kind)
-        self._walk(_parse(iter(lines[start + 1 :])))
+        self._walk(_parse(lines)[0])
 
     def _argument(self, name: str, kind: str) -> Value:
         if kind.startswith("!"):
@@ -83,15 +82,8 @@ class Proof:
 
     def _value(self, operation: Operation) -> Value:
         kind = operation.name
-        if kind in UNKNOWN:
-            return Value(*_whole(operation.bits))
-        if kind == "arith.constant":
-            return _constant(operation)
-        if kind == "tt.get_program_id":
-            return Value(*self.bounds.get(PROGRAM, ANY_PROGRAM))
-        if kind == "tt.make_range":
-            start, end = (int(_find(rf"{word} = (\d+)", operation)) for word in ("start", "end"))
-            return Value(start, end - 1)
+        if kind in SOURCES:
+            return self._source(operation)
         operands = [self.values[name] for name in operation.operands]
         if kind in SAME:
             return operands[0]
@@ -101,11 +93,21 @@ class Proof:
             return self._combined(operation, operands[0])
         if kind == "arith.select":
             return _join(operands[1], operands[2])
-        if kind == "arith.extui":
-            return operands[0] if operands[0].low >= 0 else Value(0, 2**WORD_BITS - 1)
-        if kind in ARITHMETIC:
-            return self._fitted(operation, ARITHMETIC[kind](*operands))
-        raise NotImplementedError(f"the interval proof does not know {kind}")
+        if kind not in ARITHMETIC:
+            raise NotImplementedError(f"the interval proof does not know {kind}")
+        return self._fitted(operation, ARITHMETIC[kind](*operands))
+
+    def _source(self, operation: Operation) -> Value:
+        """What does not depend on any operand."""
+        kind = operation.name
+        if kind == "arith.constant":
+            return _constant(operation)
+        if kind == "tt.get_program_id":
+            return Value(*self.bounds.get(PROGRAM, ANY_PROGRAM))
+        if kind == "tt.make_range":
+            start, end = (int(_find(rf"{word} = (\d+)", operation)) for word in ("start", "end"))
+            return Value(start, end - 1)
+        return Value(*_whole(1 if kind == "arith.cmpi" else operation.bits))
 
     def _fitted(self, operation: Operation, value: Value) -> Value:
         """The value; a problem, and anything of its type, where it does not fit that."""
@@ -115,11 +117,9 @@ class Proof:
         if low <= value.low and value.high <= high:
             return value
         if operation.bits <= WORD_BITS:
-            what = operation.name.removeprefix("arith.")
-            name = re.sub(r"_\d+$", "", operation.results[0].strip("%"))
-            self.problems.append(
-                f"{what} of {operation.bits} bits for `{name}` can be {value.low} .. {value.high}"
-            )
+            name = re.sub(r"(_\d+)?(#\d+)?$", "", "".join(operation.results[:1]).strip("%"))
+            what = f"{operation.name} of {operation.bits} bits" + (f" in `{name}`" if name else "")
+            self.problems.append(f"{what} can be {value.low} .. {value.high}")
         return Value(low, high)
 
     def _loaded(self, operation: Operation, operands: list[Value]) -> Value:
@@ -189,10 +189,6 @@ def _remainder(one: Value, other: Value) -> Value:
     return Value(max(one.low, -most) if one.low < 0 else 0, min(max(one.high, 0), most))
 
 
-def _truncated(one: Value) -> Value:
-    return one
-
-
 ARITHMETIC: dict[str, Callable[..., Value]] = {
     "arith.addi": _corners(lambda a, b: a + b),
     "arith.subi": _corners(lambda a, b: a - b),
@@ -201,10 +197,21 @@ ARITHMETIC: dict[str, Callable[..., Value]] = {
     "arith.remsi": _remainder,
     "arith.minsi": _corners(min),
     "arith.maxsi": _corners(max),
-    "arith.trunci": _truncated,
+    "arith.extui": lambda one: one if one.low >= 0 else Value(0, 2**WORD_BITS - 1),
+    "arith.trunci": lambda one: one,
 }
 SAME = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.addptr", "tt.bitcast", "arith.extsi")
-UNKNOWN = ("arith.cmpi", "arith.andi", "arith.ori", "arith.xori", "tt.int_to_ptr")
+"""What leaves an interval, or an address, as it is."""
+SOURCES = (
+    "arith.constant",
+    "tt.get_program_id",
+    "tt.make_range",
+    "arith.cmpi",
+    "arith.andi",
+    "arith.ori",
+    "arith.xori",
+    "tt.int_to_ptr",
+)
 
 
 def _whole(bits: int) -> Interval:
@@ -246,23 +253,23 @@ def _find(pattern: str, operation: Operation) -> str:
     return found[1]
 
 
-def _parse(lines: Iterator[str]) -> list[Operation]:
-    """Operations up to the brace that ends their region."""
+def _parse(lines: Iterator[str]) -> tuple[list[Operation], str]:
+    """Operations up to the brace that ends their region, and what follows the brace."""
     operations: list[Operation] = []
     for line in lines:
-        text = line.strip()
+        text = re.sub(r" loc\(.*$", "", line).strip()
         if text.startswith("}"):
-            if operations and operations[-1].name in ("tt.reduce", "tt.scan") and ":" in text:
-                return operations
-            return operations
-        match = re.match(r"(?:(%[\w]+)(?::(\d+))? = )?\"?([a-z_]+\.[\w.]+)\"?(.*)", text)
+            return operations, text
+        match = re.match(r"(?:(%\w+)(?::(\d+))? = )?\"?([a-z_]+\.[\w.]+)\"?(.*)", text)
         if match is None:
             continue
         name, count, kind, rest = match.groups()
-        results = [f"{name}#{n}" for n in range(int(count))] if count else [name] if name else []
         body: list[Operation] = []
-        if text.endswith("{") or text.endswith("({"):
-            body = _parse(lines)
-        operands = re.findall(r"%[\w#]+", rest.split("{")[0] if kind == "tt.int_to_ptr" else rest)
+        if text.endswith(("{", "({")):
+            body, after = _parse(lines)
+            text += after
+        results = [f"{name}#{number}" for number in range(int(count))] if count else [name]
+        results = results if name else []
+        operands = re.findall(r"%[\w#]+", rest)
         operations.append(Operation(results, kind, operands, text, _bits(text), body))
-    return operations
+    return operations, ""

@@ -10,7 +10,7 @@ Triton has wheels for Linux only.  Elsewhere every kernel's torch twin still wor
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,8 +24,8 @@ try:
 except ModuleNotFoundError:
     triton = tl = InterpretedFunction = None
 
-__all__ = ["HAS_TRITON", "triton", "Kernel", "Launch", "add", "carry_out_where_it_is"]
-__all__ += ["ceil_div", "launching_with", "power_of_two", "tl"]
+__all__ = ["HAS_TRITON", "Kernel", "Launch", "add", "carry_out_where_it_is", "ceil_div"]
+__all__ += ["launching_with", "power_of_two", "tl", "triton"]
 
 HAS_TRITON = triton is not None
 
@@ -53,8 +53,18 @@ class Kernel:
         """For tensors on the CPU."""
         return InterpretedFunction(self.function)
 
-    def launch(self, programs: int, *arguments: Any, warps: int = 4, **constants: int) -> None:
-        """Run so many programs; none is no launch.  `constants` are the tl.constexpr arguments."""
+    def launch(
+        self,
+        programs: int,
+        *arguments: Any,
+        warps: int = 4,
+        reach: Sequence[torch.Tensor] = (),
+        **constants: Any,
+    ) -> None:
+        """Run so many programs; none is no launch.
+
+        `constants` are the tl.constexpr arguments; `reach` are tensors whose addresses a table holds.
+        """
         if not HAS_TRITON:
             raise RuntimeError(f"{self.name} needs Triton, which is not here; use its torch twin.")
         if programs > PROGRAMS_MAX:
@@ -62,7 +72,7 @@ class Kernel:
                 f"{self.name} needs {programs} programs, more than a grid has; split the work."
             )
         if programs:
-            _carry_out(Launch(self, programs, arguments, constants, warps))
+            _carry_out(Launch(self, programs, arguments, constants, warps, tuple(reach)))
 
 
 class Launch(NamedTuple):
@@ -71,8 +81,9 @@ class Launch(NamedTuple):
     kernel: Kernel
     programs: int
     arguments: tuple[Any, ...]
-    constants: dict[str, int]
+    constants: dict[str, Any]
     warps: int
+    reach: tuple[torch.Tensor, ...]
 
     @property
     def named(self) -> dict[str, Any]:
@@ -89,7 +100,7 @@ class Launch(NamedTuple):
 
 def carry_out_where_it_is(launch: Launch) -> None:
     """Interpret on the CPU, compile and run elsewhere."""
-    kernel, programs, arguments, constants, warps = launch
+    kernel, programs, arguments, constants, warps, _ = launch
     if launch.is_on_cpu:
         kernel.interpreted[(programs,)](*arguments, **constants)
     else:

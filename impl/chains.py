@@ -26,7 +26,7 @@ class Chain:
     epoch: int
     parent: bytes
     texts: list[bytes] = field(default_factory=list)
-    inside: list[bytes] = field(default_factory=list)
+    inside: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ class Chains:
             self._publish(repeat(chain), self._blocks(row, first, len(keys)), keys)
             chain.parent = keys[-1]
             chain.texts += texts
-            known = chain.inside + keys
+            known = (*chain.inside, *keys)
             chain.inside = known[len(known) - (first + len(keys)) % self.units :]
         rest = tokens[len(texts) * self.unit :]
         self.tails[row, : len(rest)] = rest
@@ -174,7 +174,7 @@ class Chains:
         """Begin a row that has the first so many units of a prompt."""
         root, parent = prompt.root, prompt.keys[full - 1] if full else prompt.root.parent
         text = packed(prompt.tokens[: full * self.unit])
-        inside = prompt.keys[full - full % self.units : full]
+        inside = tuple(prompt.keys[full - full % self.units : full])
         chain = Chain(root.extra_keys, root.epoch, parent, [text], inside)
         self.begin(row, chain)
         return chain
@@ -191,7 +191,7 @@ class Chains:
         """Publish the partial blocks of rows that are about to be written, as far as they are."""
         for row in self.behind.keys() & rows:
             chain, block = self.of_row[row], self.behind.pop(row)
-            self._publish(repeat(chain), [block] * len(chain.inside), chain.inside)
+            self._publish(repeat(chain), [block] * len(chain.inside), list(chain.inside))
 
     def _fill(self, rows: Rows, positions: Column) -> None:
         """Publish the block at a position of each row, whose unit that ends there is in its tail."""
@@ -206,7 +206,7 @@ class Chains:
         if self.units > 1:
             full = positions % self.block_size == self.block_size - 1
             for chain, key, is_full in zip(chains, keys, full.tolist(), strict=True):
-                chain.inside = [] if is_full else [*chain.inside, key]
+                chain.inside = () if is_full else (*chain.inside, key)
 
     def _publish(self, chains: Iterable[Chain], blocks: list[int], keys: list[bytes]) -> None:
         """Make blocks findable, unless their weights are gone or they were evicted."""

@@ -13,6 +13,10 @@ from kvoracle.impl.errors import OutOfBlocks
 from kvoracle.impl.idle_queue import IdleQueue
 from kvoracle.impl.ids import Ids, Rows
 
+ONE_OWNER = np.array(1, np.int32)
+ONE_LIFE = np.array(1)
+"""Numbers as arrays, which spare numpy a conversion in every call."""
+
 
 class BlockPool:
     """`blocks` blocks named 0 .. blocks - 1, each held while it has an owner, a pin or a hold.
@@ -37,6 +41,7 @@ class BlockPool:
         self.idle = IdleQueue(blocks)
         self.evictions = 0
         self._forget = forget
+        self._pinned_or_held = 0
         self._stack = np.arange(blocks - 1, -1, -1, dtype=np.int32)
         self._stacked = blocks
         self._owners, self._pins, self._holds = self.owners.data, self.pins.data, self.holds.data
@@ -100,14 +105,16 @@ class BlockPool:
     def hold(self, ids: Ids) -> None:
         """Count one more hold for each block, idle or held."""
         self.idle.remove(ids[self._unheld(ids)])
-        self.holds[ids] += 1
+        self.add_hold(ids)
 
     def add_hold(self, ids: Ids | Rows) -> None:
         """Count one more hold for each block, all of which are held."""
+        self._pinned_or_held += len(ids)
         self.holds[ids] += 1
 
     def drop_hold(self, ids: Ids | Rows) -> None:
         """Count one hold less for each block and give back those that nothing holds."""
+        self._pinned_or_held -= len(ids)
         self.holds[ids] -= 1
         self._give_back_unheld(ids)
 
@@ -136,8 +143,12 @@ class BlockPool:
             self.drop_owner_of(int(ids[0]))
             return
         places = ids.astype(np.intp)
-        self.owners[places] -= 1
-        self._give_back_unheld(places)
+        left = self.owners[places] - ONE_OWNER
+        self.owners[places] = left
+        if self._pinned_or_held or np.count_nonzero(left):
+            self._give_back_unheld(places)
+        else:
+            self._give_back(places)
 
     def drop_owner_of(self, block: int) -> None:
         """As `drop_owner` for one block, without an array."""
@@ -167,10 +178,12 @@ class BlockPool:
 
     def add_pin(self, ids: Ids) -> None:
         """Count one more pin for each block."""
+        self._pinned_or_held += len(ids)
         self.pins[ids] += 1
 
     def drop_pin(self, ids: Ids) -> None:
         """Count one pin less for each block and give back those that nothing holds."""
+        self._pinned_or_held -= len(ids)
         self.pins[ids] -= 1
         self._give_back_unheld(ids)
 
@@ -199,8 +212,8 @@ class BlockPool:
         if plain < count:
             taken = np.concatenate([taken, self._evict(count - plain)])
         places = taken.astype(np.intp)
-        self.owners[places] = 1
-        self.generations[places] += 1
+        self.owners[places] = ONE_OWNER
+        self.generations[places] += ONE_LIFE
         if self.barred:
             self.barred.difference_update(taken.tolist())
         return taken
@@ -217,18 +230,28 @@ class BlockPool:
 
     def _give_back_unheld(self, ids: Ids | Rows) -> None:
         unheld = self._unheld(ids)
-        if np.count_nonzero(unheld) < len(ids):
-            ids = ids[unheld]
+        self._give_back(ids if np.count_nonzero(unheld) == len(ids) else ids[unheld])
+
+    def _give_back(self, ids: Ids | Rows) -> None:
+        """Give back blocks that nothing holds."""
         published = self.published[ids]
-        if np.count_nonzero(published):
+        idle = np.count_nonzero(published)
+        if idle == 0:
+            self._stack_up(ids)
+        elif idle == len(ids):
+            self.idle.append(ids[::-1])
+        else:
             self.idle.append(ids[published][::-1])
-            ids = ids[~published]
-        self._stack_up(ids)
+            self._stack_up(ids[~published])
 
     def _stack_up(self, ids: Ids | Rows) -> None:
-        self._stack[self._stacked : self._stacked + len(ids)] = ids
-        self._stacked += len(ids)
+        first = self._stacked
+        self._stacked = end = first + len(ids)
+        self._stack[first:end] = ids
 
     def _unheld(self, ids: Ids | Rows) -> NDArray[np.bool_]:
-        unheld: NDArray[np.bool_] = (self.owners[ids] | self.pins[ids] | self.holds[ids]) == 0
+        counts = self.owners[ids]
+        if self._pinned_or_held:
+            counts |= self.pins[ids] | self.holds[ids]
+        unheld: NDArray[np.bool_] = counts == 0
         return unheld

@@ -92,15 +92,21 @@ def _run_traces(out: Console, files: list[Path], target: Target, device: str) ->
 
 
 def _check_kernels(out: Console) -> bool:
-    """Whether every layer that was run found the kernels right; one that could not is said."""
+    """Whether every layer found the kernels right; one that could not be run is said, and no success."""
+    layers = _adapter("gpu_layers")
     is_right = True
-    for layer in _adapter("gpu_layers").LAYERS:
-        problems, did = layer.check()
-        state = "FAILED " if problems else "passed "
-        out.print(f"{state} {layer.name:<12} {layer.about}: {did}", markup=False)
-        for problem in problems:
-            out.print(f"         {problem}", markup=False)
-        is_right &= not problems
+    for layer in layers.LAYERS:
+        if layer.needs_triton and not layers.HAS_TRITON:
+            out.print(f"NOT RUN  {layer.name:<8} {layer.about}: Triton is not here; {INSTALL}")
+            is_right = False
+            continue
+        finding = layer.check()
+        state = "FAILED" if finding.problems else "passed"
+        out.print(f"{state:<8} {layer.name:<8} {layer.about}: {finding.did}", markup=False)
+        for line in [*finding.lines, *finding.problems]:
+            out.print(f"    {line}", markup=False)
+        is_right &= not finding.problems
+    out.print("NOT BUILT: the peers' kernels under these layers; figures from a GPU.")
     return is_right
 
 

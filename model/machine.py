@@ -226,9 +226,10 @@ _STRATEGIES: dict[str, Callable[[AllocatorMachine], st.SearchStrategy[Any]]] = {
     "transfer": lambda machine: _mostly(
         tuple(machine.lockstep.reference.transfers), TRANSFER_NAMES
     ),
-    "tokens": lambda machine: st.integers(0, 3 * machine.trace.config.block_size + 1).map(
-        machine.fresh
-    ),
+    "tokens": lambda machine: st.one_of(
+        st.integers(0, machine.trace.config.block_size),
+        st.integers(0, 3 * machine.trace.config.block_size + 1),
+    ).map(machine.fresh),
     "token each": lambda _: st.nothing(),
     "reserving": lambda machine: _mostly(
         tuple(name for name, life in machine.lockstep.reference.lives.items() if life.reserved),

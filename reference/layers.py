@@ -10,9 +10,8 @@ groups of equally many layers, the last of a kind padded, as vLLM 0.33.0 does; a
 layer with smaller tokens has more of them.
 """
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvoracle.reference.capacity import (
@@ -99,8 +98,8 @@ class Layout:
 
     def startup(self, max_model_len: int, blocks: int, step: int) -> Startup:
         """As in `capacity`; with windows in all layers a request may have any length that is asked."""
-        lengths = range(max(max_model_len, blocks * max(kind.positions for kind in self.kinds)) + 1)
-        largest = bisect_right(lengths, blocks, key=lambda n: self.request_blocks(n, step)) - 1
+        most = max(max_model_len, blocks * max(kind.positions for kind in self.kinds))
+        largest = _largest(most, lambda tokens: self.request_blocks(tokens, step) <= blocks)
         return Startup(self.request_blocks(max_model_len, step), blocks, largest)
 
     def index_bytes(self, requests: int, max_model_len: int) -> int:
@@ -149,3 +148,12 @@ def _group_layers(counts: Sequence[int]) -> int:
     """The rarest kind's layers, or the commonest's where there are less than half as many more."""
     most, least = max(counts), min(counts)
     return most if 2 * most < 3 * least else least
+
+
+def _largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `most` that fits, where all smaller ones do too, and 0 does."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low

@@ -10,8 +10,9 @@ Where there is none, the request keeps what it has and waits.  Nobody is admitte
 somebody was preempted or waited, so that what is admitted is not preempted for the same want again.
 
 What ends, finished or cancelled, keeps its blocks until it is cleaned up; a transfer keeps them until
-it has ended.  The model is told when either happens.  A request that ends before its longest answer
-is cancelled: for the pool it is the same.
+it has ended.  A remote prompt is transferred in: its request has all blocks for it from its admission
+on, and does nothing until it has arrived.  The model is told when each of these happens.  A request
+that ends before its longest answer is cancelled: for the pool it is the same.
 """
 
 from bisect import insort
@@ -31,6 +32,13 @@ class Job:
     name: str
     prompt: tuple[Hashable, ...]
     output: int
+    remote: bool = False
+    """Whether its prompt is transferred in; once preempted, it is computed here all the same."""
+
+    @property
+    def load(self) -> str:
+        """The transfer of its prompt."""
+        return f"load of {self.name}"
 
     @property
     def text(self) -> tuple[Hashable, ...]:
@@ -109,6 +117,8 @@ class Scheduler:
         # check
         if request not in self.running:
             raise Rejected("not running", request)
+        if self.is_loading(request):
+            return False
         length = self.pool.length(request)
         copies = length % self.pool.block_size > 0 and self.pool.tail_to_copy(request) is None
         if self.credited and self.credits.promised + copies > len(self.pool.takeable()):
@@ -126,11 +136,15 @@ class Scheduler:
             if self.pool.tail_to_copy(name) is None:
                 self.credits.spend(name, 1)
 
+    def loaded(self, request: str) -> None:
+        """A remote prompt has arrived; whoever it was for may be gone."""
+        self.pool.acknowledge(self.jobs[request].load, 0, 0)
+
     def step(self) -> Step:
         """Write what the budget and the pool allow."""
         done = Step(self.budget)
         for request in list(self.running):
-            if request in self.running and done.left:
+            if request in self.running and done.left and not self.is_loading(request):
                 self._advance(request, done)
         if not done.preempted and not done.waited:
             while self.waiting and done.left and self._admit(self.waiting[0], done):
@@ -138,6 +152,10 @@ class Scheduler:
         return done
 
     # How much
+
+    def is_loading(self, request: str) -> bool:
+        """Whether a running request waits for its remote prompt."""
+        return self.pool.lives[request].waiting
 
     def claim(self, request: str) -> Claim:
         """What a waiting request would need, and what it would hit."""
@@ -196,8 +214,9 @@ class Scheduler:
     def _admit(self, request: str, done: Step) -> bool:
         # check
         claim, available = self.claim(request), len(self.pool.takeable())
-        hit = claim.hit * self.pool.block_size
-        count = min(done.left, self.known[request] - hit)
+        text, hit = self._known_text(request), claim.hit * self.pool.block_size
+        loads = self.jobs[request].remote and self.jobs[request].load not in self.pool.begun
+        count = len(text) - hit if loads else min(done.left, len(text) - hit)
         fresh = self._blocks_of(hit + count) - claim.hit
         if fresh > available - claim.woken:
             return False
@@ -206,10 +225,14 @@ class Scheduler:
         # record
         self.waiting.remove(request)
         insort(self.running, request, key=list(self.jobs).index)
-        self.pool.admit(request, *self._known_text(request)[: hit + count])
         self.credits.grant(request, claim.credit - fresh)
         done.admitted.append(request)
-        self._wrote(request, count, done)
+        if loads:
+            transfer = self.jobs[request].load
+            self.pool.receive(request, *text, transfer=transfer, workers=1, lease=0)
+        else:
+            self.pool.admit(request, *text[: hit + count])
+            self._wrote(request, count, done)
         return True
 
     def _wrote(self, request: str, count: int, done: Step) -> None:

@@ -1,22 +1,44 @@
-"""The layers that check the kernels without a GPU, one after the other."""
+"""The layers that check the kernels without a GPU, and the broken kernels that they must see."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kvoracle.gpu.functions import KERNELS, TWINS
-from kvoracle.gpu.kernel import HAS_TRITON
+from kvoracle.gpu.ahead import ARCHITECTURES, beyond_limits, compile_ahead, measure, table
+from kvoracle.gpu.functions import KERNELS, TWINS, Functions
+from kvoracle.gpu.intervals import BOUNDS, Proof
+from kvoracle.gpu.kernel import HAS_TRITON, Launch, launching_with
+from kvoracle.gpu.mutants import MUTANTS, Mutant
+from kvoracle.gpu.production import production_launches
+from kvoracle.gpu.sanitizer import Sanitizer
 from kvoracle.model.adapters.gpu_cases import Case, edge_cases, random_cases, sparse_cases
 
 ROUNDS = 10
-NO_TRITON = "Triton is not here: the torch twins were checked instead"
+MUTANT_ROUNDS = 2
+
+
+class Finding(NamedTuple):
+    """What a layer found: problems in words, what it did, and lines to show."""
+
+    problems: list[str]
+    did: str
+    lines: list[str] = []  # noqa: RUF012
 
 
 class Layer(NamedTuple):
-    """A layer: `check` gives the problems that it found, and what it did."""
+    """A layer; `needs_triton` where the torch twins are no subject for it."""
 
     name: str
     about: str
-    check: Callable[[], tuple[list[str], str]]
+    check: Callable[[], Finding]
+    needs_triton: bool = True
+
+
+class Caught(NamedTuple):
+    """A mutant and, by layer, the first thing that each said of it."""
+
+    mutant: str
+    function: str
+    said: dict[str, str]
 
 
 def all_cases(rounds: int) -> list[Case]:
@@ -28,16 +50,105 @@ def all_cases(rounds: int) -> list[Case]:
     ]
 
 
-def against_the_reference() -> tuple[list[str], str]:
-    """Every kernel in Triton's interpreter."""
-    functions = KERNELS if HAS_TRITON else TWINS
-    problems, cases = [], all_cases(ROUNDS)
-    for case in cases:
-        case.run(functions[case.function])
-        difference = case.difference()
-        if difference is not None:
-            problems.append(f"{case.function} ({case.about}): {difference}")
-    return problems, f"{len(cases)} calls" + ("" if HAS_TRITON else f"; {NO_TRITON}")
+def against_the_reference() -> Finding:
+    """Every kernel in Triton's interpreter, and every torch twin."""
+    sides = (KERNELS, TWINS) if HAS_TRITON else (TWINS,)
+    problems, count = [], 0
+    for functions in sides:
+        for case in all_cases(ROUNDS):
+            count += 1
+            case.run(functions[case.function])
+            problems += _differences(case)
+    return Finding(problems, f"{count} calls" + ("" if HAS_TRITON else ", of the torch twins only"))
 
 
-LAYERS = (Layer("A interpreter", "every kernel against the reference", against_the_reference),)
+def sanitized() -> Finding:
+    """The same calls, watched."""
+    sanitizer, cases = Sanitizer(ROUNDS), all_cases(ROUNDS)
+    problems = []
+    with launching_with(sanitizer.carry_out):
+        for case in cases:
+            case.run(KERNELS[case.function])
+            problems += _differences(case)
+    return Finding([*problems, *map(str, sanitizer.reports)], f"{len(cases)} calls watched")
+
+
+def gate() -> Finding:
+    """The machine code of every kernel."""
+    launches = production_launches()
+    machines = [measure(launch, arch) for launch in launches for arch in ARCHITECTURES]
+    problems = [problem for machine in machines for problem in beyond_limits(machine)]
+    did = f"{len(machines)} kernels compiled for {' and '.join(f'sm_{a}' for a in ARCHITECTURES)}"
+    return Finding(problems, did, table(machines))
+
+
+def intervals() -> Finding:
+    """Every 32-bit operation of every kernel."""
+    proofs = {launch.kernel.name: _proof(launch) for launch in production_launches()}
+    problems = [f"{name}: {said}" for name, proof in proofs.items() for said in proof.problems]
+    checked = sum(proof.checked for proof in proofs.values())
+    return Finding(problems, f"{checked} steps in {len(proofs)} kernels")
+
+
+def mutants() -> Finding:
+    """Every broken kernel must be caught."""
+    caught = [hunt(mutant) for mutant in MUTANTS]
+    problems = [f"{one.mutant} ({one.function}) survived" for one in caught if not one.said]
+    did = f"{len(caught) - len(problems)} of {len(caught)} caught"
+    return Finding(problems, did, mutant_table(caught))
+
+
+def mutant_table(caught: list[Caught]) -> list[str]:
+    """A line for each: which layers caught it, and what the first of B, D, C and A said."""
+    lines = [f"{'mutant':<32}{'function':<14}{'by':<6}what was said"]
+    for one in caught:
+        said = next((one.said[layer] for layer in "BDCA" if layer in one.said), "SURVIVED")
+        lines.append(f"{one.mutant:<32}{one.function:<14}{''.join(sorted(one.said)):<6}{said}")
+    return lines
+
+
+def hunt(mutant: Mutant) -> Caught:
+    """What each layer says of a mutant.  A and B share one run, in which no access goes astray."""
+    said: dict[str, str] = {}
+    sanitizer = Sanitizer(MUTANT_ROUNDS)
+    with mutant.functions() as functions:
+        for case in all_cases(MUTANT_ROUNDS):
+            if case.function == mutant.function and not {"A", "B"} <= said.keys():
+                with launching_with(sanitizer.carry_out):
+                    case.run(functions[case.function])
+                _note(said, "A", _differences(case))
+                _note(said, "B", [str(report) for report in sanitizer.reports])
+        for launch in _launches_of(functions, mutant):
+            _note(said, "C", beyond_limits(measure(launch, ARCHITECTURES[0])))
+            _note(said, "D", _proof(launch).problems)
+    return Caught(mutant.name, mutant.function, said)
+
+
+def _note(said: dict[str, str], layer: str, problems: list[str]) -> None:
+    if problems:
+        said.setdefault(layer, problems[0])
+
+
+def _launches_of(functions: Functions, mutant: Mutant) -> list[Launch]:
+    module = functions[mutant.function].__module__
+    launches = production_launches(functions)
+    return [launch for launch in launches if launch.kernel.function.__module__ == module]
+
+
+def _proof(launch: Launch) -> Proof:
+    ttir = compile_ahead(launch, ARCHITECTURES[0]).asm["ttir"]
+    return Proof(ttir, BOUNDS[launch.kernel.name])
+
+
+def _differences(case: Case) -> list[str]:
+    difference = case.difference()
+    return [f"{case.function} ({case.about}): {difference}"] if difference else []
+
+
+LAYERS = (
+    Layer("A", "interpreter against the reference", against_the_reference, needs_triton=False),
+    Layer("B", "sanitizer over the interpreter", sanitized),
+    Layer("C", "machine code within its limits", gate),
+    Layer("D", "no 32-bit operation overflows", intervals),
+    Layer("mutants", "broken kernels are seen", mutants),
+)

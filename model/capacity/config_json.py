@@ -17,37 +17,53 @@ HEADS = ("num_attention_heads", "n_head", "n_heads")
 KV_HEADS = ("num_key_value_heads", "multi_query_group_num", "num_kv_heads", "n_head_kv")
 HIDDEN = ("hidden_size", "n_embd", "d_model")
 LENGTH = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "n_ctx")
-NOT_READ = (
-    "attn_config",
+NOT_READ = ("attn_config", "index_topk", "is_encoder_decoder", "swa_num_key_value_heads")
+"""Keys by which a cache differs in ways that only its model knows."""
+
+KINDS_ELSEWHERE = (
+    "attn_layer_indices",
+    "attn_layer_period",
     "attn_type_list",
+    "block_types",
+    "full_attn_idxs",
     "hybrid_layer_pattern",
     "hybrid_override_pattern",
-    "is_encoder_decoder",
     "layers_block_type",
-    "swa_num_key_value_heads",
+    "linear_attn_config",
+    "linear_num_heads",
+    "linear_num_value_heads",
+    "mamba_d_state",
 )
-"""Keys by which layers differ in ways that only their model knows."""
+"""Keys of models whose layers are not all attention; which are, 'layer_types' must say."""
 
-FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "llama4": 4, "cohere2": 4, "gemma3n": 5, "gemma": 6}
+FULL_EVERY = {
+    "gemma2": 2,
+    "gpt_oss": 2,
+    "llama4": 4,
+    "cohere2": 4,
+    "olmo3": 4,
+    "gemma3n": 5,
+    "gemma": 6,
+}
 """By the beginning of the model type: the layers from one without a window to the next."""
 
 STATES = ("linear_attention", "mamba", "conv")
 """Layer types that keep a state a request, and nothing a token."""
 
-WHOLE_MAX = 10**9
+WHOLE_MAX, LAYERS_MAX = 10**9, 10_000
 
 
 def layers_of(name: str, config: Config) -> list[Layer]:
     """The layers that keep something of each token."""
-    for key in NOT_READ:
-        if config.get(key):
-            raise UsageError(
-                f"{name} says by {key!r} how its layers differ, which is not read here;"
-                " say it by 'layer_types' in a copy."
-            )
+    _refuse(name, config)
     windows = _windows(name, config)
     kept = len(windows) - _optional(name, config, "num_kv_shared_layers", 0)
-    layers = [_layer(name, config, window) for window in windows[:kept] if window is not None]
+    overrides = _overrides(name, config)
+    layers = [
+        _layer(name, {**config, **overrides.get(index, {})}, window)
+        for index, window in enumerate(windows[: max(kept, 0)])
+        if window is not None
+    ]
     if not layers:
         raise UsageError(f"{name} has no layer with a KV cache; give another model.")
     return layers
@@ -69,6 +85,34 @@ def dtype_of(name: str, config: Config) -> str:
 def length_of(name: str, config: Config) -> int | None:
     """The longest request that the model was made for."""
     return _first(name, config, LENGTH)
+
+
+def _refuse(name: str, config: Config) -> None:
+    for key in NOT_READ:
+        if config.get(key):
+            raise UsageError(
+                f"{name} has {key!r}, and what that does to its cache is not known here;"
+                " take it out in a copy if nothing."
+            )
+    if config.get("layer_types") or config.get("full_attention_interval"):
+        return
+    for key in KINDS_ELSEWHERE:
+        if config.get(key):
+            raise UsageError(
+                f"{name} has {key!r}, and which of its layers are attention is not known from that;"
+                " say it by 'layer_types' in a copy."
+            )
+
+
+def _overrides(name: str, config: Config) -> dict[int, dict[str, Any]]:
+    """By layer, the keys that are different there."""
+    given = config.get("per_layer_config") or {}
+    try:
+        return {int(index): dict(keys) for index, keys in given.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{name} has a 'per_layer_config' that is not an object a layer; correct it."
+        ) from error
 
 
 def _layer(name: str, config: Config, window: int) -> Layer:
@@ -102,6 +146,8 @@ def _kv_heads(name: str, config: Config) -> int:
 def _windows(name: str, config: Config) -> list[int | None]:
     """The window of each layer, 0 where there is none; None where it keeps nothing of a token."""
     count = _required(name, config, LAYERS)
+    if count > LAYERS_MAX:
+        raise UsageError(f"{name} has {count} layers; give a model of at most {LAYERS_MAX}.")
     types = config.get("layer_types")
     if types is None:
         return _windows_by_rule(name, config, count)

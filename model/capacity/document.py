@@ -54,15 +54,15 @@ def show_document(out: Console) -> None:
     """A row a figure."""
     out.print(f"kvoracle {__version__} capacity --document", style="bold")
     out.print("  Llama-3-8B in bfloat16 on one H100, max_model_len 32,768, blocks of 16\n")
-    rows = [(f.name, f.stated, number(f.computed, 4), f.follows, f.how) for f in figures()]
+    found = figures()
+    rows = [(f.name, f.stated, number(f.computed, 4), f.follows, f.how) for f in found]
     heads = ("figure", "document", "computed", "follows", "how")
     show_columns(out, heads, rows, left=(0, 3, 4))
-    all_figures = figures()
-    exact = sum(figure.follows == "exactly" for figure in all_figures)
-    rounded = sum(figure.follows == "rounded" for figure in all_figures)
+    exact = sum(figure.follows == "exactly" for figure in found)
+    rounded = sum(figure.follows == "rounded" for figure in found)
     out.print(
         f"{exact} figures follow exactly, {rounded} when rounded as the document rounds them,"
-        f" {len(all_figures) - exact - rounded} only within the rounding of what it was made from:"
+        f" {len(found) - exact - rounded} only within the rounding of what it was made from:"
     )
     out.print(_of_the_pool())
 

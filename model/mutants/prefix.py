@@ -426,8 +426,8 @@ class HitStaysInTheIdleQueue(PagedAllocator):
 
 
 class _QueuesNothing(BlockPool):
-    def _give_back_unheld(self, ids: Ids | Rows) -> None:
-        super()._give_back_unheld(ids[~self.published[ids]])
+    def _give_back(self, ids: Ids | Rows) -> None:
+        super()._give_back(ids[~self.published[ids]])
 
 
 @mutant("LK11")
@@ -477,8 +477,8 @@ class SkippedBlocksCountAsEvicted(PagedAllocator):
 
 
 class _HeadFirst(BlockPool):
-    def _give_back_unheld(self, ids: Ids | Rows) -> None:
-        super()._give_back_unheld(ids[::-1])
+    def _give_back(self, ids: Ids | Rows) -> None:
+        super()._give_back(ids[::-1])
 
 
 @mutant("EO01")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvoracle.model.errors import UsageError
-from kvoracle.model.proof.invariants import INVARIANTS
+from kvoracle.model.proof.invariants import INVARIANTS, Claim
 from kvoracle.model.proof.pool import BY_NAME
 from kvoracle.model.proof.relation import Relation
 from kvoracle.model.proof.search import group_of, shortest
@@ -72,13 +72,14 @@ def parts_of(relation: Relation) -> list[str]:
     return [part.name for part in relation.parts(any_state(), *arguments)]
 
 
-def counterexample(relation: Relation) -> Counterexample | None:
-    """A trace on which a broken operation breaks an invariant."""
+def counterexample(relation: Relation, claim: Claim | None = None) -> Counterexample | None:
+    """A trace on which a broken operation breaks an invariant, this one or any."""
+    claims = INVARIANTS if claim is None else (claim,)
 
     def happens(done: Relation, _: State, after: State) -> list[str]:
         if done != relation:
             return []
-        return [invariant.__name__ for invariant in INVARIANTS if not invariant(after)]
+        return [invariant.__name__ for invariant in claims if not invariant(after)]
 
     found = shortest(group_of(relation), happens, {**BY_NAME, relation.name: relation})
     if found is None:

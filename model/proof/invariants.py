@@ -4,6 +4,7 @@ Together they are inductive: a state in which all hold is followed only by such 
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from kvoracle.model.proof.logic import Formula, Position, Term, all_of, any_of, implies, no, same
 from kvoracle.model.proof.state import State
@@ -94,7 +95,7 @@ def ends_are_in_order(s: State) -> Formula:
             s.first(request) >= 0,
             s.first(request) <= ends[0].index,
             *(s.in_block(end.offset) for end in ends),
-            *(left.is_not_after(right) for left, right in zip(ends, ends[1:], strict=False)),
+            *(left.is_not_after(right) for left, right in pairwise(ends)),
         )
 
     return s.every(lambda request: implies(s.live(request), ordered(request)))

@@ -4,7 +4,11 @@ What is plainly true or false is decided here, so a formula over Python values i
 solver is only ever asked about what is open.
 """
 
+import importlib
+from functools import cache
 from typing import Any, NamedTuple
+
+from kvoracle.model.errors import UsageError
 
 Term = Any
 """A value: a Python one, or a solver's term."""
@@ -13,10 +17,15 @@ Formula = Any
 """Something true or false: a bool, or a solver's term."""
 
 
-def _z3() -> Any:
-    import z3
-
-    return z3
+@cache
+def z3() -> Any:
+    """The solver; without it a UsageError says how to get it."""
+    try:
+        return importlib.import_module("z3")
+    except ImportError as error:
+        raise UsageError(
+            "A proof needs a solver that is not here; pip install 'kvoracle[formal]'."
+        ) from error
 
 
 def all_of(*claims: Formula) -> Formula:
@@ -24,7 +33,7 @@ def all_of(*claims: Formula) -> Formula:
     still_open = [claim for claim in claims if claim is not True]
     if any(claim is False for claim in still_open):
         return False
-    return _z3().And(still_open) if still_open else True
+    return z3().And(still_open) if still_open else True
 
 
 def any_of(*claims: Formula) -> Formula:
@@ -32,12 +41,12 @@ def any_of(*claims: Formula) -> Formula:
     still_open = [claim for claim in claims if claim is not False]
     if any(claim is True for claim in still_open):
         return True
-    return _z3().Or(still_open) if still_open else False
+    return z3().Or(still_open) if still_open else False
 
 
 def no(claim: Formula) -> Formula:
     """The opposite of a claim."""
-    return not claim if isinstance(claim, bool) else _z3().Not(claim)
+    return not claim if isinstance(claim, bool) else z3().Not(claim)
 
 
 def implies(condition: Formula, claim: Formula) -> Formula:
@@ -54,7 +63,7 @@ def given(condition: Formula, then: Term, otherwise: Term) -> Term:
     """One value where the condition holds, another where it does not."""
     if isinstance(condition, bool):
         return then if condition else otherwise
-    return _z3().If(condition, then, otherwise)
+    return z3().If(condition, then, otherwise)
 
 
 class Position(NamedTuple):

@@ -236,12 +236,12 @@ class Pool:
         return None
 
     def _join(self, step: str, request: str, token: int) -> None:
-        if self._distance(request, "room") == self._distance(request, "promised"):
-            try:
-                return self._do_one_of("join_copy", about=(step, request), token=(token,))
-            except Stuck:
-                self._do_one_of("reserve_in_tail", "reserve_fresh", about=(request,))
-        return self._do("join", step, request, token)
+        """By a copy of the tail, or into room, which is there or is reserved."""
+        try:
+            self._do_one_of("join", "join_copy", about=(step, request), token=(token,))
+        except Stuck:
+            self._do_one_of("reserve_in_tail", "reserve_fresh", about=(request,))
+            self._do("join", step, request, token)
 
     def _publish(self, request: str) -> None:
         """Blocks that have become full are published, if they may be."""

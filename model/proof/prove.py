@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kvoracle.model.proof import slots
 from kvoracle.model.proof.invariants import INVARIANTS
+from kvoracle.model.proof.logic import z3
 from kvoracle.model.proof.properties import PROPERTIES
 from kvoracle.model.proof.relation import Relation
 from kvoracle.model.proof.relations import RELATIONS
@@ -15,7 +16,6 @@ from kvoracle.model.proof.solver import (
     any_state,
     argument,
     follows,
-    z3,
 )
 from kvoracle.model.proof.state import empty
 

@@ -106,3 +106,8 @@ def _freed(
         return any_of(after.free(block), all_of(given_back, no(stays)))
 
     return free
+
+
+def relations(*builders: Callable[..., Parts]) -> tuple[Relation, ...]:
+    """The operations of a group."""
+    return tuple(Relation(builder) for builder in builders)

@@ -31,7 +31,6 @@ from kvoracle.model.operations import (
     Trim,
     Unpin,
 )
-from kvoracle.model.proof.invariants import INVARIANTS
 from kvoracle.model.proof.pool import BY_NAME, Pool, Stuck
 from kvoracle.model.proof.relation import Relation
 from kvoracle.model.proof.relations import GROUPS
@@ -113,21 +112,15 @@ WAYS: dict[str, Way] = {
 """What is tried, by the group of the operation that is looked for."""
 
 FEW = {"worker": range(2), "generation": range(4)}
-SECONDS = (1.0, 4.0, 16.0)
+SECONDS = (1.0, 4.0)
 """How long a way is gone before the others are tried, and how long when none led anywhere."""
 
 
 class Found(NamedTuple):
-    """A trace at whose end something happens, what it is, and the states around it."""
+    """A trace at whose end something happens, and what it is."""
 
     trace: Trace
     happened: Sequence[str]
-    before: State
-    after: State
-
-
-class _Happened(Exception):
-    """Ends the search from inside an operation."""
 
 
 def shortest(
@@ -160,28 +153,23 @@ def _search(
         pool, trace = queue.popleft()
         for operation in operations:
             following = pool.copy()
-            seen: list[tuple[Sequence[str], State, State]] = []
-            following.observe = _stop_when(happens, seen)
+            happened: list[str] = []
+            following.observe = _noting(happens, happened)
             try:
                 following.perform(operation)
-            except _Happened:
-                return Found(Trace(config, [*trace, operation]), *seen[0])
             except (Stuck, KeyError):
                 continue
+            if happened:
+                return Found(Trace(config, [*trace, operation]), happened)
             if (fingerprint := _fingerprint(following)) not in known:
                 known.add(fingerprint)
                 queue.append((following, [*trace, operation]))
     return None
 
 
-def _stop_when(
-    happens: Happens, seen: list[tuple[Sequence[str], State, State]]
-) -> Callable[[Relation, State, State], None]:
+def _noting(happens: Happens, happened: list[str]) -> Callable[[Relation, State, State], None]:
     def observe(relation: Relation, before: State, after: State) -> None:
-        happened = happens(relation, before, after)
-        if happened:
-            seen.append((happened, before, after))
-            raise _Happened
+        happened.extend(happens(relation, before, after))
 
     return observe
 
@@ -200,19 +188,3 @@ def group_of(relation: Relation) -> str:
     return next(
         name for name, group in GROUPS.items() if relation.name in [one.name for one in group]
     )
-
-
-def breaks(relation: Relation) -> Happens:
-    """A relation left a state in which an invariant is broken."""
-
-    def happens(done: Relation, _: State, after: State) -> list[str]:
-        if done != relation:
-            return []
-        return [invariant.__name__ for invariant in INVARIANTS if not invariant(after)]
-
-    return happens
-
-
-def occurs(relation: Relation) -> Happens:
-    """A relation was carried out."""
-    return lambda done, _, after: [done.name] if done == relation else []

@@ -10,10 +10,9 @@ from kvoracle.model import found
 from kvoracle.model.proof import prove
 from kvoracle.model.proof.broken import Counterexample, counterexample, relation_without
 from kvoracle.model.proof.invariants import INVARIANTS, Claim
-from kvoracle.model.proof.properties import PROPERTIES
+from kvoracle.model.proof.logic import z3
 from kvoracle.model.proof.relation import Relation
-from kvoracle.model.proof.relations import GROUPS, RELATIONS
-from kvoracle.model.proof.solver import z3
+from kvoracle.model.proof.relations import RELATIONS
 from kvoracle.model.proof.witnesses import witness
 
 SIGNS = {"unsat": "+", "unchanged": ".", "sat": "X", "unknown": "?"}

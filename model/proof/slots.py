@@ -30,6 +30,7 @@ class Place(NamedTuple):
 
 
 def inside(place: Place, size: Term) -> Formula:
+    """The place is one, in blocks of this size."""
     return all_of(size >= 1, place.index >= 0, place.offset >= 0, place.offset < size)
 
 

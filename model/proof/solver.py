@@ -1,13 +1,11 @@
 """The world of a solver: sorts without any bound, functions without any table, and its answers."""
 
-import importlib
 import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from kvoracle.model.errors import UsageError
-from kvoracle.model.proof.logic import Formula, Term
+from kvoracle.model.proof.logic import Formula, Term, z3
 from kvoracle.model.proof.state import (
     ARGUMENTS,
     FUNCTIONS,
@@ -20,17 +18,6 @@ from kvoracle.model.proof.state import (
 
 QUERY_SECONDS_MAX = 30.0
 NUMBERS = ("number", "index", "offset", "generation")
-
-
-@cache
-def z3() -> Any:
-    """The solver; without it a UsageError says how to get it."""
-    try:
-        return importlib.import_module("z3")
-    except ImportError as error:
-        raise UsageError(
-            "A proof needs a solver that is not here; pip install 'kvoracle[formal]'."
-        ) from error
 
 
 @cache

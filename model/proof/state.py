@@ -213,12 +213,14 @@ def put_position(state: State, name: str, *at_and_position: Any) -> dict[str, Fu
     }
 
 
-NOWHERE = (
-    "live owns outstanding pinned plain published flying holds writes pending strays reading said"
-).split()
+NOT_YET = (
+    *("live", "owns", "published", "outstanding", "pinned", "plain", "reading", "said"),
+    *("flying", "holds", "writes", "pending", "strays"),
+)
+"""What is true of nothing before the first operation."""
 
 
 def empty(state: State) -> State:
-    """The state before the first operation: all blocks free, and nothing else is true of anything."""
-    nothing: dict[str, Function] = {name: lambda *_: False for name in NOWHERE}
+    """The state before the first operation: all blocks are free."""
+    nothing: dict[str, Function] = {name: lambda *_: False for name in NOT_YET}
     return state.with_changes({**nothing, "free": lambda _: True, "latest": lambda: 0})

@@ -21,7 +21,7 @@ class Graph:
     numbers: dict = field(default_factory=dict)
     edges: dict = field(default_factory=dict)
     live: dict = field(default_factory=dict)
-    """Who waits, and who runs, in each state."""
+    """Who waits, who runs, and who of those waits for a remote prompt, in each state."""
     seen: dict = field(default_factory=dict)
     """How often something happened: a preemption, a hit, a refusal, ..."""
 
@@ -59,7 +59,7 @@ def stuck(graph):
         number: {
             target
             for event, target in edges
-            if event[0] in ("step", "clean", "sent") and target != number
+            if event[0] in ("step", "clean", "sent", "loaded") and target != number
         }
         for number, edges in graph.edges.items()
     }
@@ -75,12 +75,15 @@ def stuck(graph):
             if waits_for[source] == 0:
                 ended.append(source)
     circling = [number for number, count in waits_for.items() if count > 0]
-    left_over = [n for n in onward if not onward[n] and graph.live[n] != ((), ())]
+    left_over = [n for n in onward if not onward[n] and graph.live[n] != ((), (), ())]
     return circling, left_over
 
 
 def depends(graph):
-    """States with a running request that does not end by steps alone: it needs others to let go."""
+    """States with a running request that does not end by steps alone: it needs others to let go.
+
+    One that waits for its remote prompt is looked at when that has arrived.
+    """
     steps = {
         number: target
         for number, edges in graph.edges.items()
@@ -88,12 +91,12 @@ def depends(graph):
         if event == ("step",)
     }
     found = []
-    for number, (_, running) in graph.live.items():
+    for number, (_, running, loading) in graph.live.items():
         at, path = number, set()
         while at not in path:
             path.add(at)
             at = steps[at]
-        if set(running) & set(graph.live[at][1]):
+        if (set(running) - set(loading)) & set(graph.live[at][1]):
             found.append(number)
     return found
 
@@ -106,8 +109,12 @@ def events(scheduler, arrived, jobs, transfers):
         yield ("cancel", name)
     for name in scheduler.leaving:
         yield ("clean", name)
+    for name, job in scheduler.jobs.items():
+        if job.load in scheduler.pool.transfers:
+            yield ("loaded", name)
     for transfer in scheduler.pool.transfers:
-        yield ("sent", transfer)
+        if scheduler.pool.transfers[transfer].is_pin:
+            yield ("sent", transfer)
     unused = [f"t{n}" for n in range(transfers) if f"t{n}" not in scheduler.pool.transfers]
     for name in scheduler.running if unused else ():
         yield ("send", name, unused[0])
@@ -121,8 +128,13 @@ def happen(scheduler, event, jobs):
     return getattr(scheduler, verb)(*arguments)
 
 
+def ready(scheduler):
+    """The running requests that wait for nothing."""
+    return [name for name in scheduler.running if not scheduler.is_loading(name)]
+
+
 def _judge(graph, scheduler, event, jobs, way, judged):
-    runs = list(scheduler.running)
+    runs = ready(scheduler)
     try:
         result = happen(scheduler, event, jobs)
         if judged:
@@ -172,7 +184,8 @@ def _number(graph, scheduler, arrived):
     assert number < STATES_MAX, "more states than a test should visit"
     graph.numbers[_key(scheduler, arrived)] = number
     graph.edges[number] = []
-    graph.live[number] = (tuple(scheduler.waiting), tuple(scheduler.running))
+    loading = tuple(name for name in scheduler.running if scheduler.is_loading(name))
+    graph.live[number] = (tuple(scheduler.waiting), tuple(scheduler.running), loading)
 
 
 def _clone(scheduler):
@@ -196,10 +209,16 @@ def _key(scheduler, arrived):
     tables = tuple(labelled(pool.tables.get(name, ())) for name in names)
     pins = tuple((name, labelled(one.pages)) for name, one in sorted(pool.transfers.items()))
     idle = labelled(pool.idle())
-    known = tuple(
-        (scheduler.known[name], pool.length(name) if name in pool.tables else 0) for name in names
-    )
+    known = tuple((scheduler.known[name], *_life(scheduler, name)) for name in names)
     entries = tuple(pool.index.get(page) for page in labels)
     who = (tuple(scheduler.waiting), tuple(scheduler.running), tuple(sorted(scheduler.leaving)))
-    credits = tuple(sorted(scheduler.credits.of.items()))
-    return (arrived, who, known, tables, pins, idle, entries, credits)
+    promised = tuple(sorted(scheduler.credits.of.items()))
+    return (arrived, who, known, tables, pins, idle, entries, promised)
+
+
+def _life(scheduler, name):
+    """What a request has written, whether it waits for its prompt, and whether that ever began."""
+    pool, began = scheduler.pool, scheduler.jobs[name].load in scheduler.pool.begun
+    if name not in pool.tables:
+        return 0, False, began
+    return pool.length(name), scheduler.is_loading(name), began

@@ -162,6 +162,11 @@ def test_layers_without_a_window_may_have_heads_of_their_own(load):
     assert set(model.layers) == {Layer(2, 16, 9), Layer(1, 64)}
 
 
+def test_a_layer_may_have_keys_of_its_own(load):
+    layers = load(per_layer_config={"03": {"head_dim": 32}}).layers
+    assert layers[2:] == (Layer(2, 16), Layer(2, 64))
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -169,13 +174,19 @@ def test_layers_without_a_window_may_have_heads_of_their_own(load):
         ({"num_hidden_layers": 0}, "0 as 'num_hidden_layers'"),
         ({"num_hidden_layers": "four"}, "must be a whole number"),
         ({"num_hidden_layers": True}, "must be a whole number"),
+        ({"num_hidden_layers": 10**9}, "1000000000 layers"),
+        ({"num_kv_shared_layers": 5}, "no layer with a KV cache"),
         ({"num_attention_heads": -1}, "must be a whole number"),
         ({"num_attention_heads": 7}, "7 heads in 64 elements"),
         ({"layer_types": ["full_attention"]}, "not as many 'layer_types'"),
         ({"layer_types": ["odd"] * 4}, "'odd', which is not known here"),
         ({"layer_types": ["sliding_attention"] * 4}, "has no 'sliding_window'"),
         ({"layer_types": ["mamba"] * 4}, "no layer with a KV cache"),
-        ({"hybrid_override_pattern": "M*M*"}, "'hybrid_override_pattern'"),
+        ({"hybrid_override_pattern": "M*M*"}, "say it by 'layer_types'"),
+        ({"attn_layer_period": 2}, "say it by 'layer_types'"),
+        ({"index_topk": 2048}, "'index_topk', and what that does to its cache"),
+        ({"per_layer_config": [1]}, "'per_layer_config'"),
+        ({"per_layer_config": {"one": {}}}, "'per_layer_config'"),
         ({"is_encoder_decoder": True}, "'is_encoder_decoder'"),
         ({"torch_dtype": 16}, "names the type 16"),
     ],

@@ -103,7 +103,8 @@ def test_the_baseline_keeps_every_rule(engine):
 
     assert failure is None
     assert tally.outcomes["append", "ok"] > operations // 50
-    assert tally.outcomes["append", "out of blocks"] > operations // 50
+    if engine == "walk":
+        assert tally.outcomes["append", "out of blocks"] > operations // 50
 
 
 def test_the_adapter_excuses_only_what_would_need_a_second_reservation():

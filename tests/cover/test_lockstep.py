@@ -163,6 +163,11 @@ class CountsNoWaste(ImplAdapter):
         return {"idle": 0, "tail_waste": 0}
 
 
+class ForetellsNoRoom(ImplAdapter):
+    def can_append(self, request, count):
+        return False
+
+
 class TakesTheLastBlockFirst(ImplAdapter):
     def __init__(self, config):
         super().__init__(config)
@@ -417,6 +422,12 @@ CASES = {
         [CREATE, APPEND],
         ("statistics", None),
         "the allocator says tail_waste 0: 1 is right",
+    ),
+    "foretells that there is no room": (
+        ForetellsNoRoom,
+        [CREATE, APPEND],
+        ("predicate", None),
+        "asked whether there is room it said no, yet: ok",
     ),
     "takes blocks in another order than it promises": (
         TakesTheLastBlockFirst,

@@ -478,12 +478,12 @@ def test_the_history_tells_which_step_held_the_block_and_when_it_was_published()
 
 def test_the_history_tells_who_found_an_idle_block_and_who_took_it_for_something_else():
     operations = [Admit("a", (1, 2, 3)), Release("a"), LookUp("b", (1, 2, 3)), Cancel("b")]
-    operations += [Admit("b", (1, 2)), Admit("c", (1, 2, 4)), Release("c")]
+    operations += [Admit("b", (1, 2)), Release("b"), Admit("c", (1, 2, 4)), Release("c")]
 
     assert history(0, *operations, Admit("d", tuple(range(10, 14))), Evict("c", 0)) == [
         *("0 taken by a", "0 published", "1 dropped by a", "1 idle"),
         *("2 held by lookup b", "3 no longer held by lookup b", "3 idle"),
-        *("5 hit by c", "6 dropped by c", "6 idle"),
+        *("6 hit by c", "7 dropped by c", "7 idle"),
     ]
 
 

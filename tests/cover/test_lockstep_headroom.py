@@ -36,6 +36,9 @@ def keeps_back(kept, promised):
     class KeepsBack(ImplAdapter):
         headroom = promised
 
+        def can_append(self, request, count):
+            return None
+
         def has_room_for(self, request, count):
             held = len(self.table(request))
             needed = -(-(int(self.allocator.tables.lengths[0]) + count) // 2) - held

@@ -579,7 +579,7 @@ def test_an_allocator_may_hit_either_duplicate_and_be_full_by_its_choice(choose,
     assert ("c" in both.reference.tables) == (outcome is Done)
 
 
-class RefusesAppendsAfterAnAdmission(ImplAdapter):
+class RefusesAppendsAfterAnAdmission(with_first(min)):
     refused = False
 
     def admit(self, *arguments):

@@ -8,21 +8,14 @@ from kvoracle.model.operations import (
     OPERATIONS,
     AppendEach,
     BeginStep,
-    Append,
     Cancel,
-    Create,
-    Fork,
     LookUp,
-    Pin,
     Receive,
-    Release,
-    Unpin,
     Use,
 )
 from kvoracle.model.proof.invariants import INVARIANTS
 from kvoracle.model.proof.pool import Pool
 from kvoracle.model.proof.tie import domains_of, seen_in_pool, seen_in_reference
-from kvoracle.model.trace import Configuration, Trace
 from kvoracle.model.walk import walk
 from kvoracle.reference import ListOracle, Oracle, Rejected
 
@@ -35,7 +28,9 @@ def granted(operation, refused):
     if not isinstance(operation, AppendEach | BeginStep):
         return operation
     pairs = [
-        pair for pair in zip(operation.requests, operation.tokens, strict=True) if pair[0] not in refused
+        pair
+        for pair in zip(operation.requests, operation.tokens, strict=True)
+        if pair[0] not in refused
     ]
     requests, tokens = zip(*pairs, strict=True) if pairs else ((), ())
     fields = {"requests": requests, "tokens": tokens}
@@ -73,7 +68,8 @@ def seen(kv, lists):
 def small_walks(count):
     """The traces of the first seeds that draw a small pool."""
     traces = (
-        walk(seed, MODELLED, range(1, 4), steps=60, options=frozenset()) for seed in itertools.count()
+        walk(seed, MODELLED, range(1, 4), steps=60, options=frozenset())
+        for seed in itertools.count()
     )
     return itertools.islice((trace for trace in traces if trace.config.blocks <= 8), count)
 

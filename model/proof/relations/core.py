@@ -1,7 +1,7 @@
 """The core: create, append in its three forms, fork, pin, unpin, release."""
 
 from kvoracle.model.proof.logic import Term, all_of, any_of, given, no
-from kvoracle.model.proof.relation import Parts, Relation, effect, give_back, guard
+from kvoracle.model.proof.relation import Parts, effect, give_back, guard, relations
 from kvoracle.model.proof.relations.parts import (
     START,
     begins,
@@ -188,9 +188,4 @@ def release(s: State, request: Term) -> Parts:
     yield from give_back("its blocks are given back", lambda block: s.owns(request, block))
 
 
-RELATIONS = tuple(
-    map(
-        Relation,
-        (create, append_in_place, append_fresh, append_copy, fork, pin, unpin, release),
-    )
-)
+RELATIONS = relations(create, append_in_place, append_fresh, append_copy, fork, pin, unpin, release)

@@ -9,10 +9,12 @@ ENDS = ("length", "promised", "room")
 
 
 def is_live(s: State, request: Term) -> Parts:
+    """The request has begun and not ended."""
     yield guard("the request is live", s.live(request))
 
 
 def is_new(s: State, request: Term) -> Parts:
+    """No live request has the name."""
     yield guard("the name is new", no(s.live(request)))
 
 

@@ -1,7 +1,7 @@
 """The prefix cache: full blocks stay findable by what they hold and by all that came before it."""
 
 from kvoracle.model.proof.logic import Position, Term, all_of, given, implies, no
-from kvoracle.model.proof.relation import Parts, Relation, effect, give_back, guard
+from kvoracle.model.proof.relation import Parts, effect, give_back, guard, relations
 from kvoracle.model.proof.relations.parts import START, begins, ends_move, is_new
 from kvoracle.model.proof.state import Function, State, put
 
@@ -116,4 +116,4 @@ def change_weights(s: State) -> Parts:
     yield from give_back("idle blocks are given back", s.published)
 
 
-RELATIONS = tuple(map(Relation, (publish, hit, evict, withdraw, change_weights)))
+RELATIONS = relations(publish, hit, evict, withdraw, change_weights)

@@ -1,7 +1,7 @@
 """Reserved room: there before the tokens are, written by commit, given back by trim."""
 
 from kvoracle.model.proof.logic import Formula, Term, all_of, any_of, given, implies, no
-from kvoracle.model.proof.relation import Parts, Relation, effect, give_back, guard
+from kvoracle.model.proof.relation import Parts, effect, give_back, guard, relations
 from kvoracle.model.proof.relations.parts import (
     ends_move,
     has_nothing_in_flight,
@@ -76,6 +76,4 @@ def trim(s: State, request: Term) -> Parts:
     yield from ends_move(s, request, end, ("room",))
 
 
-RELATIONS = tuple(
-    map(Relation, (reserve_in_tail, reserve_fresh, reserve_copy, commit, trim)),
-)
+RELATIONS = relations(reserve_in_tail, reserve_fresh, reserve_copy, commit, trim)

@@ -5,7 +5,7 @@ the promises; then it ends.  A copy that a step needs runs with the step.
 """
 
 from kvoracle.model.proof.logic import Formula, Term, all_of, any_of, given, implies, no
-from kvoracle.model.proof.relation import Parts, Relation, effect, give_back, guard
+from kvoracle.model.proof.relation import Parts, effect, give_back, guard, relations
 from kvoracle.model.proof.relations.parts import (
     computed_for,
     ends_move,
@@ -167,6 +167,4 @@ def _copies_have_run(s: State, step: Term) -> Formula:
     return s.every(lambda block: implies(s.pending(block), s.copier(block) != step))
 
 
-RELATIONS = tuple(
-    map(Relation, (begin_step, join, join_copy, run_copy, land, fail, stray, end_step))
-)
+RELATIONS = relations(begin_step, join, join_copy, run_copy, land, fail, stray, end_step)

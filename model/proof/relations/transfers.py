@@ -5,7 +5,7 @@ said, and may be heard at any time after.
 """
 
 from kvoracle.model.proof.logic import Formula, Term, all_of, any_of, given, no
-from kvoracle.model.proof.relation import Parts, Relation, effect, guard
+from kvoracle.model.proof.relation import Parts, effect, guard, relations
 from kvoracle.model.proof.relations.core import pins, transfer_ends
 from kvoracle.model.proof.relations.parts import has_nothing_reserved
 from kvoracle.model.proof.state import State, put
@@ -14,7 +14,8 @@ from kvoracle.model.proof.state import State, put
 def send(s: State, request: Term, transfer: Term, workers: Term) -> Parts:
     """A transfer out begins, which some workers read and will acknowledge."""
     yield from has_nothing_reserved(s, request)
-    yield guard("somebody reads it", s.some(lambda worker: workers(worker)))
+    is_read = s.some(lambda worker: workers(worker))  # noqa: PLW0108
+    yield guard("somebody reads it", is_read)
     yield from pins(s, request, transfer)
     yield effect("it is no plain pin", plain=put(s.plain, transfer, False))
     yield effect(
@@ -98,4 +99,4 @@ def _is_missing(s: State, transfer: Term, worker: Term, other_worker: Term) -> F
     )
 
 
-RELATIONS = tuple(map(Relation, (send, finish, acknowledge, acknowledge_last, expire)))
+RELATIONS = relations(send, finish, acknowledge, acknowledge_last, expire)

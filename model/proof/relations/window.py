@@ -1,7 +1,7 @@
 """Sliding windows: what lies before a request's horizon is never read again, and its blocks go."""
 
 from kvoracle.model.proof.logic import Term
-from kvoracle.model.proof.relation import Parts, Relation, effect, give_back, guard
+from kvoracle.model.proof.relation import Parts, effect, give_back, guard, relations
 from kvoracle.model.proof.relations.parts import is_live
 from kvoracle.model.proof.state import State, put, put_position
 
@@ -26,4 +26,4 @@ def reclaim(s: State, request: Term, block: Term) -> Parts:
     yield from give_back("it is given back", lambda other_block: other_block == block)
 
 
-RELATIONS = tuple(map(Relation, (slide, reclaim)))
+RELATIONS = relations(slide, reclaim)

@@ -1,0 +1,277 @@
+"""A sanitizer over Triton's interpreter: what a GPU does not forgive and an interpreter does not notice.
+
+    overflow     a 32-bit sum, difference or product that leaves its type, or a value cut to 32 bits
+    outside      an access outside every tensor of the launch, gaps between its rows included
+    unwritten    a read of output that this launch has not written
+    masked lane  stored though it was masked when loaded without an `other`
+    race         one place used by two programs, or by two lanes of one, at least one of them writing
+    hint         a tl.multiple_of that is not so
+
+Programs run in a seeded random order; masked lanes without an `other` hold anything, a poison among
+it; and an access outside is reported and not made, so that nothing here ends the process.
+"""
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from kvoracle.gpu.kernel import HAS_TRITON, Launch
+
+if HAS_TRITON:
+    from triton.runtime import interpreter
+
+OUTPUTS = {
+    "slot_mapping": ("slots",),
+    "paged_gather": ("key", "value"),
+    "alloc_extend": ("slots",),
+    "alloc_decode": ("slots",),
+}
+"""The tensors that a kernel fills, whatever they held before."""
+
+POISON = 0x5A
+POISONS = (POISON, 0x00, 0x01, 0xFF)
+"""Bytes of what a masked lane holds; the first is known again where it is stored."""
+
+ACCESSES_MAX = 20_000
+"""Of one launch; a loop that a broken kernel never leaves ends there."""
+
+
+PATCHED = (
+    "set_grid_idx",
+    "create_masked_load",
+    "create_masked_store",
+    "binary_op",
+    "create_int_cast",
+)
+"""What of the interpreter's builder is replaced, by the methods of these names."""
+
+
+class Report(NamedTuple):
+    """What one line of a kernel did."""
+
+    kernel: str
+    line: int
+    program: int
+    address: int
+    kind: str
+    what: str
+
+    def __str__(self) -> str:
+        where = f"{self.kernel}, line {self.line}, program {self.program}"
+        at = f" at address {self.address:#x}" if self.address else ""
+        return f"{where}: {self.kind}: {self.what}{at}"
+
+
+class Access(NamedTuple):
+    """Addresses that one line used, and the lane of each; -1 where all threads of a program do it."""
+
+    addresses: torch.Tensor
+    lanes: torch.Tensor
+    program: int
+    line: int
+    writes: bool
+
+
+class Sanitizer:
+    """Carries out launches (`launching_with(sanitizer.carry_out)`) and reports."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self.reports: list[Report] = []
+
+    def carry_out(self, launch: Launch) -> None:
+        """Run one launch in the interpreter, watched."""
+        watch = _Watch(launch, self._dice)
+        try:
+            with watch.patched():
+                launch.kernel.interpreted[(launch.programs,)](*launch.arguments, **launch.constants)
+        except Exception as error:
+            watch.report("exception", f"{type(error).__name__}: {error}"[:200])
+        watch.find_races()
+        self.reports += watch.reports
+
+
+class _Watch:
+    """One launch under watch."""
+
+    def __init__(self, launch: Launch, dice: random.Random) -> None:
+        self.launch = launch
+        self.reports: list[Report] = []
+        self.accesses: list[Access] = []
+        self._dice = dice
+        self._order = dice.sample(range(launch.programs), launch.programs)
+        self._program = 0
+        tensors = [value for value in launch.arguments if isinstance(value, torch.Tensor)]
+        self._views = [*tensors, *launch.reach]
+        outputs = OUTPUTS.get(launch.kernel.name, ())
+        self._outputs = [launch.named[name] for name in outputs]
+
+    def report(self, kind: str, what: str, address: int = 0, line: int = 0) -> None:
+        """Once for each line and kind."""
+        line = line or self._line()
+        if not any((one.line, one.kind) == (line, kind) for one in self.reports):
+            name = self.launch.kernel.name
+            self.reports.append(Report(name, line, self._program, address, kind, what))
+
+    @contextmanager
+    def patched(self) -> Iterator[None]:
+        """The interpreter's builder with this watch in between."""
+        builder = interpreter.interpreter_builder
+        handle_set_attr = interpreter.TensorHandle.set_attr
+        self._original = {name: getattr(builder, name) for name in PATCHED}
+        for name in PATCHED:
+            setattr(builder, name, getattr(self, name))
+
+        def set_attr(handle: Any, name: str, values: list[int]) -> None:
+            self._check_hint(handle, name, values)
+            handle_set_attr(handle, name, values)
+
+        interpreter.TensorHandle.set_attr = set_attr
+        try:
+            yield
+        finally:
+            interpreter.TensorHandle.set_attr = handle_set_attr
+            for name in PATCHED:
+                delattr(builder, name)
+
+    # In place of the builder's own
+
+    def set_grid_idx(self, x: int, y: int, z: int) -> None:
+        """Another program than the next one."""
+        self._program = self._order[x]
+        self._original["set_grid_idx"](self._program, y, z)
+
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *how: Any) -> Any:
+        """Load what may be loaded; poison where a masked lane has no `other`."""
+        dtype = interpreter._get_np_dtype(ptrs.get_element_ty())
+        allowed = self._access(ptrs, mask, dtype.itemsize, writes=False)
+        if other is None:
+            poison = ptrs.data.astype(dtype)
+            poison.reshape(-1).view("uint8").fill(self._dice.choice(POISONS))
+            other = interpreter.TensorHandle(poison, ptrs.get_element_ty())
+        return self._original["create_masked_load"](ptrs, allowed, other, *how)
+
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *how: Any) -> Any:
+        """Store what may be stored."""
+        stored = value.data[mask.data] if value.data.shape == mask.data.shape else value.data
+        size = value.data.dtype.itemsize
+        if size >= 4 and stored.size and bool((stored == _poison(size)).any()):
+            self.report("masked lane", "stores what a masked lane loaded without an `other`")
+        allowed = self._access(ptrs, mask, size, writes=True)
+        return self._original["create_masked_store"](ptrs, value, allowed, *how)
+
+    def binary_op(self, lhs: Any, rhs: Any, operate: Any) -> Any:
+        """Sums, differences and products of 32 bits are worked out in 64 as well."""
+        result = self._original["binary_op"](lhs, rhs, operate)
+        if operate.__name__ in ("add", "subtract", "multiply") and result.data.dtype.name in INT32:
+            exact = operate(lhs.data.astype("int64"), rhs.data.astype("int64"))
+            if bool((exact != result.data).any()):
+                most = int(exact.flat[abs(exact).argmax()])
+                self.report("overflow", f"a 32-bit {operate.__name__} gives {most}")
+        return result
+
+    def create_int_cast(self, src: Any, dst_type: Any, is_signed: bool) -> Any:
+        """A value cut to 32 bits must be the same after it."""
+        result = self._original["create_int_cast"](src, dst_type, is_signed)
+        if result.data.dtype.name in INT32 and bool((result.data != src.data).any()):
+            self.report("overflow", "a value is cut to 32 bits and changed")
+        return result
+
+    def _check_hint(self, handle: Any, name: str, values: list[int]) -> None:
+        first = int(handle.data.reshape(-1)[0])
+        if name == "tt.divisibility" and first % values[-1]:
+            self.report("hint", f"{first} is not a multiple of {values[-1]}", first)
+
+    # What is checked
+
+    def _access(self, ptrs: Any, mask: Any, size: int, *, writes: bool) -> Any:
+        """The mask without what lies outside; the rest is remembered."""
+        if len(self.accesses) >= ACCESSES_MAX:
+            raise RuntimeError(f"more than {ACCESSES_MAX} accesses in one launch")
+        addresses = torch.from_numpy(ptrs.data.astype("int64").reshape(-1))
+        is_on = torch.from_numpy((mask.data & (ptrs.data == ptrs.data)).reshape(-1))
+        inside = _any_holds(self._views, addresses, size)
+        self._complain("outside", addresses[is_on & ~inside], "writes" if writes else "reads")
+        used = is_on & inside
+        if not writes:
+            filled = _any_holds(self._outputs, addresses, size) & used
+            self._complain("unwritten", self._never_written(addresses[filled]), "reads")
+        lanes = torch.arange(len(addresses)) if len(addresses) > 1 else torch.tensor([-1])
+        self.accesses.append(
+            Access(addresses[used], lanes[used], self._program, self._line(), writes)
+        )
+        return interpreter.TensorHandle(used.numpy().reshape(ptrs.data.shape), mask.dtype)
+
+    def _complain(self, kind: str, addresses: torch.Tensor, verb: str) -> None:
+        if len(addresses):
+            self.report(kind, f"{verb} {len(addresses)} elements", int(addresses[0]))
+
+    def _never_written(self, addresses: torch.Tensor) -> torch.Tensor:
+        written = [access.addresses for access in self.accesses if access.writes]
+        if not written or not len(addresses):
+            return addresses
+        return addresses[~torch.isin(addresses, torch.cat(written))]
+
+    def find_races(self) -> None:
+        """Places that two programs used, or two lanes of one, and that at least one of them wrote."""
+        written = [access.addresses for access in self.accesses if access.writes]
+        if not written:
+            return
+        contested = torch.cat(written).unique()
+        first: dict[int, Access] = {}
+        for access in self.accesses:
+            shared = torch.isin(access.addresses, contested)
+            for address, lane in zip(
+                access.addresses[shared].tolist(), access.lanes[shared].tolist(), strict=True
+            ):
+                own = access._replace(lanes=lane)
+                before = first.setdefault(address, own)
+                if (before.program, before.lanes) != (own.program, lane):
+                    self._race(before, own, address)
+
+    def _race(self, one: Access, other: Access, address: int) -> None:
+        kind = "lanes of one program" if one.program == other.program else "programs"
+        what = f"two {kind} use one place, the other in line {one.line}"
+        self._program = other.program
+        self.report("race", what, address, other.line)
+
+    def _line(self) -> int:
+        """The line of the kernel that is being carried out."""
+        frame, name = sys._getframe(1), self.launch.kernel.function.__name__
+        while frame is not None and frame.f_code.co_name != name:
+            frame = frame.f_back  # type: ignore[assignment]
+        return frame.f_lineno if frame is not None else 0
+
+
+INT32 = ("int32", "uint32")
+
+
+def _poison(size: int) -> int:
+    return int.from_bytes(bytes([POISON]) * size, "little")
+
+
+def _any_holds(views: list[torch.Tensor], addresses: torch.Tensor, size: int) -> torch.Tensor:
+    """Whether each address is that of an element of one of the views."""
+    held = torch.zeros(len(addresses), dtype=torch.bool)
+    for view in views:
+        held |= _holds(view, addresses, size)
+    return held
+
+
+def _holds(view: torch.Tensor, addresses: torch.Tensor, size: int) -> torch.Tensor:
+    if view.numel() == 0 or view.element_size() < size:
+        return torch.zeros(len(addresses), dtype=torch.bool)
+    rest = addresses - view.data_ptr()
+    held = rest >= 0
+    dimensions = sorted(zip(view.stride(), view.shape, strict=True), reverse=True)
+    for stride, length in dimensions:
+        step = stride * view.element_size()
+        if length > 1:
+            index = rest // step
+            held &= index < length
+            rest = rest - index * step
+    return held & (rest + size <= view.element_size())
