@@ -13,6 +13,9 @@ from kvoracle.impl.ids import Ids, Rows, Slots
 from kvoracle.impl.requests import Requests
 from kvoracle.impl.tables import Column, runs
 
+ONE = np.array(1)
+"""As an array, which spares numpy a conversion in every call."""
+
 COUNT_MAX = 2**31 - 1
 """Tokens of one request in one call; so that no sum of counts wraps around."""
 
@@ -91,7 +94,7 @@ class Growing:
         new = as_tokens(tokens)
         if len(new) != len(rows):
             raise BadCall("one token for each request", ", ".join(names))
-        return self._grow(rows, np.ones(len(rows), np.int64), new, True)
+        return self._grow_by_one(rows, new)
 
     def grow(self, rows: Rows, counts: Column, tokens: ArrayLike | None = None) -> BatchGrowth:
         """Grow row i by `counts[i]` tokens, in order, all or none; `tokens` is int [sum of counts],
@@ -104,7 +107,7 @@ class Growing:
             raise ValueError("a prefix cache has to be told the tokens")
         if new is not None and len(new) != (len(rows) if ones else counts.sum()):
             raise ValueError(f"{len(new)} tokens were given for counts of {counts.sum()}")
-        return self._grow(rows, counts, new, ones)
+        return self._grow_by_one(rows, new) if ones else self._grow(rows, counts, new)
 
     def make_room(self, row: int, position: int, end: int) -> tuple[list[Copy], Ids]:
         """Have blocks for positions position .. end - 1 of a row, and the first of them for itself.
@@ -143,8 +146,24 @@ class Growing:
         self.tables.extend_each(rows[short], numbers, fresh)
         return Room(granted, [], fresh)
 
+    def _grow_by_one(self, rows: Rows, tokens: AnyTokens | None) -> BatchGrowth:
+        """`_grow` by one token each; fast where no room is reserved, no tail is suspect, and the
+        blocks suffice."""
+        tables = self.tables
+        lengths = tables.lengths[rows]
+        starting = rows[tables.are_full(lengths)]
+        if not tables.are_plain(rows) or len(starting) > self.pool.num_free:
+            return self._grow(rows, np.ones(len(rows), np.int64), tokens, ones=True)
+        ends = lengths + 1
+        self.requests.check_length_each(rows, ends)
+        fresh = self.pool.take(len(starting))
+        tables.extend_by_one(starting, fresh)
+        tables.lengths[rows] = ends
+        slots = self._fill_by_one(rows, lengths, tokens)
+        return BatchGrowth(slots, np.ones(len(rows), np.bool_), [], fresh)
+
     def _grow(
-        self, rows: Rows, counts: Column, tokens: AnyTokens | None, ones: bool
+        self, rows: Rows, counts: Column, tokens: AnyTokens | None, ones: bool = False
     ) -> BatchGrowth:
         tables = self.tables
         lengths, reserved = tables.lengths[rows], tables.reserved[rows]
@@ -174,9 +193,7 @@ class Growing:
     ) -> Slots:
         """Write tokens into rows that have room for them; returns the slots."""
         if ones:
-            if tokens is not None:
-                self.chains.write_each(rows, lengths, tokens)
-            return self.tables.slots_at(rows, lengths)
+            return self._fill_by_one(rows, lengths, tokens)
         if tokens is not None:
             ends = counts.cumsum()
             parts = zip(
@@ -185,6 +202,11 @@ class Growing:
             for row, length, end, count in parts:
                 self.chains.write(row, length, tokens[end - count : end])
         return self.tables.slots_at(rows.repeat(counts), runs(lengths, counts))
+
+    def _fill_by_one(self, rows: Rows, lengths: Column, tokens: AnyTokens | None) -> Slots:
+        if tokens is not None:
+            self.chains.write_each(rows, lengths, tokens)
+        return self.tables.slots_at(rows, lengths)
 
     def _write(self, row: int, tokens: AnyTokens) -> Slots:
         """Write tokens into a row that has room for them; returns the slots."""
@@ -208,12 +230,13 @@ class Growing:
         counts = np.asarray(counts)
         if counts.shape != rows.shape or counts.dtype.kind not in "iu":
             raise ValueError("counts are one whole number for each row")
-        most = np.maximum.reduce(counts)
-        if np.minimum.reduce(counts) < 1:
+        if np.count_nonzero(counts == ONE) == len(counts):
+            return counts, True
+        if counts.min() < 1:
             raise BadCall("no tokens", str(counts.tolist()))
-        if most > COUNT_MAX:
-            raise ValueError(f"a count is at most {COUNT_MAX}, not {most}")
-        return counts.astype(np.int64, copy=False), bool(most == 1)
+        if counts.max() > COUNT_MAX:
+            raise ValueError(f"a count is at most {COUNT_MAX}, not {counts.max()}")
+        return counts.astype(np.int64, copy=False), False
 
     def _reach(self, name: str, row: int, count: int) -> tuple[int, int]:
         """The length of a request, and where its room ends once it has room for `count` tokens."""

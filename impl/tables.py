@@ -28,6 +28,7 @@ class BlockTables:
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
+        self._size = np.array(block_size)  # spares numpy a conversion in every call
         self.ids = np.zeros((8, 8), np.int32)
         self._columns = np.zeros((7, 8), np.int64)
         self._name_columns()
@@ -53,6 +54,16 @@ class BlockTables:
         self._columns[:, row] = 0
         self._unused.append(row)
         self._checked = b""
+
+    def are_plain(self, rows: Rows) -> bool:
+        """Whether none of the rows has reserved tokens or a tail that may be somebody else's too."""
+        reserved, suspect = self.reserved[rows], self.suspect[rows]
+        return np.count_nonzero(reserved) == np.count_nonzero(suspect) == 0
+
+    def are_full(self, lengths: Column) -> NDArray[np.bool_]:
+        """Whether rows of these lengths have no room in their last block."""
+        full: NDArray[np.bool_] = lengths % self._size == 0
+        return full
 
     def are_distinct_and_open(self, rows: Rows) -> bool:
         """Whether a batch names open rows, each once.  The rows of the last batch are known."""
@@ -84,6 +95,13 @@ class BlockTables:
         self.ids[row, held : held + len(ids)] = ids
         self.counts[row] = held + len(ids)
 
+    def extend_by_one(self, rows: Rows, ids: Ids) -> None:
+        """Put one of the blocks at the end of the table of each row."""
+        held = self.counts[rows]
+        self._reserve_width(int(held.max(initial=0)) + 1)
+        self.ids[rows, held] = ids
+        self.counts[rows] = held + 1
+
     def extend_each(self, rows: Rows, numbers: Column, ids: Ids) -> None:
         """Put the next `numbers[i]` of the blocks at the end of the table of row i."""
         held = self.counts[rows]
@@ -97,8 +115,8 @@ class BlockTables:
 
     def slots_at(self, rows: Rows | np.intp, positions: Column) -> Slots:
         """The slot of a position in each row: int64 [positions]."""
-        logical = positions // self.block_size
-        slots: Slots = (self.ids[rows, logical] - logical) * self.block_size + positions
+        logical = positions // self._size
+        slots: Slots = (self.ids[rows, logical] - logical) * self._size + positions
         return slots
 
     def _reserve_width(self, blocks: int) -> None:

@@ -22,7 +22,7 @@ DOCUMENT_OPERATIONS = (Create, Append, Fork, Pin, Unpin, Release)
 
 def document_trace(seed: int) -> Trace:
     """One of the fixed seeds, with the outcomes that are right."""
-    trace = walk(seed, DOCUMENT_OPERATIONS, steps=DOCUMENT_STEPS)
+    trace = walk(seed, DOCUMENT_OPERATIONS, steps=DOCUMENT_STEPS, options=frozenset())
     return with_expected(
         msgspec.structs.replace(trace, flags=["document"], notes={"document": f"seed {seed}"}),
         ImplAdapter,
