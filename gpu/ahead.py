@@ -60,7 +60,7 @@ def compile_ahead(launch: Launch, architecture: int) -> Any:
     backend = make_backend(target)
     function = launch.kernel.compiled
     bind = create_function_from_signature(function.signature, function.params, backend)
-    keywords = {**launch.constants, "num_warps": launch.warps}
+    keywords = {**launch.constants, "num_warps": launch.warps, "enable_fp_fusion": False}
     bound, specialization, _ = bind(*launch.arguments, **keywords)
     options, signature, constants, attributes = function._pack_args(
         backend, keywords, bound, specialization, None

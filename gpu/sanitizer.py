@@ -79,13 +79,14 @@ class Access(NamedTuple):
 class Sanitizer:
     """Carries out launches (`launching_with(sanitizer.carry_out)`) and reports."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, accesses_max: int = ACCESSES_MAX) -> None:
         self._dice = random.Random(seed)
+        self._accesses_max = accesses_max
         self.reports: list[Report] = []
 
     def carry_out(self, launch: Launch) -> None:
         """Run one launch in the interpreter, watched."""
-        watch = _Watch(launch, self._dice)
+        watch = _Watch(launch, self._dice, self._accesses_max)
         try:
             with watch.patched():
                 launch.kernel.interpreted[(launch.programs,)](*launch.arguments, **launch.constants)
@@ -98,8 +99,9 @@ class Sanitizer:
 class _Watch:
     """One launch under watch."""
 
-    def __init__(self, launch: Launch, dice: random.Random) -> None:
+    def __init__(self, launch: Launch, dice: random.Random, accesses_max: int) -> None:
         self.launch = launch
+        self._accesses_max = accesses_max
         self.reports: list[Report] = []
         self.accesses: list[Access] = []
         self._dice = dice
@@ -190,8 +192,8 @@ class _Watch:
 
     def _access(self, ptrs: Any, mask: Any, size: int, *, writes: bool) -> Any:
         """The mask without what lies outside; the rest is remembered."""
-        if len(self.accesses) >= ACCESSES_MAX:
-            raise RuntimeError(f"more than {ACCESSES_MAX} accesses in one launch")
+        if len(self.accesses) >= self._accesses_max:
+            raise RuntimeError(f"more than {self._accesses_max} accesses in one launch")
         addresses = torch.from_numpy(ptrs.data.astype("int64").reshape(-1))
         is_on = torch.from_numpy((mask.data & (ptrs.data == ptrs.data)).reshape(-1))
         inside = _any_holds(self._views, addresses, size)

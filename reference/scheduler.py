@@ -63,6 +63,8 @@ class Scheduler:
     """A pool of `blocks`, and who waits, runs and leaves; at most `budget` tokens a step."""
 
     def __init__(self, blocks: int, block_size: int, budget: int, *, credited: bool = True) -> None:
+        if budget < 1:
+            raise ValueError("a step must have a budget of at least 1 token")
         self.pool = Oracle(blocks, block_size, in_order=True)
         self.budget = budget
         self.credited = credited

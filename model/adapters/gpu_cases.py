@@ -33,6 +33,26 @@ class Case(NamedTuple):
     outputs: list[torch.Tensor]
     expected: list[torch.Tensor]
 
+    def on(self, device: str) -> "Case":
+        """The same call on another device, its tensors lying in their storages as here."""
+        moved: dict[int, torch.UntypedStorage] = {}
+
+        def move(value: Any) -> Any:
+            if isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
+                return [move(one) for one in value]
+            if not isinstance(value, torch.Tensor):
+                return value
+            here = value.untyped_storage()
+            there = moved.setdefault(
+                here.data_ptr(), torch.tensor(here).to(device).untyped_storage()
+            )
+            view = torch.empty(0, dtype=value.dtype, device=device)
+            return view.set_(there, value.storage_offset(), value.shape, value.stride())
+
+        return self._replace(
+            arguments=tuple(map(move, self.arguments)), outputs=[move(one) for one in self.outputs]
+        )
+
     def run(self, function: Callable[..., None]) -> None:
         """Make the call."""
         function(*self.arguments, **self.keywords)
@@ -40,6 +60,7 @@ class Case(NamedTuple):
     def difference(self) -> str | None:
         """The first element that is wrong, in words; None where all are right."""
         for number, (actual, right) in enumerate(zip(self.outputs, self.expected, strict=True)):
+            actual = actual.cpu()
             wrong = (_bytes_of(actual) != _bytes_of(right)).nonzero()
             if len(wrong):
                 index = int(wrong[0]) // actual.element_size()

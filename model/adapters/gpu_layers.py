@@ -1,6 +1,6 @@
 """The layers that check the kernels without a GPU, and the broken kernels that they must see."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kvoracle.gpu.ahead import ARCHITECTURES, beyond_limits, compile_ahead, measure, table
@@ -108,25 +108,30 @@ def mutant_table(caught: list[Caught]) -> list[str]:
 
 
 def hunt(mutant: Mutant) -> Caught:
-    """What each layer says of a mutant.  A and B share one run, in which no access goes astray."""
+    """The first thing that each layer says of a mutant."""
     said: dict[str, str] = {}
-    sanitizer = Sanitizer(MUTANT_ROUNDS)
-    with mutant.functions() as functions:
-        for case in all_cases(MUTANT_ROUNDS):
-            if case.function == mutant.function and not {"A", "B"} <= said.keys():
-                with launching_with(sanitizer.carry_out):
-                    case.run(functions[case.function])
-                _note(said, "A", _differences(case))
-                _note(said, "B", [str(report) for report in sanitizer.reports])
-        for launch in _launches_of(functions, mutant):
-            _note(said, "C", beyond_limits(measure(launch, ARCHITECTURES[0])))
-            _note(said, "D", _proof(launch).problems)
+    for layer, problem in complaints(mutant):
+        said.setdefault(layer, problem)
     return Caught(mutant.name, mutant.function, said)
 
 
-def _note(said: dict[str, str], layer: str, problems: list[str]) -> None:
-    if problems:
-        said.setdefault(layer, problems[0])
+def complaints(mutant: Mutant) -> Iterator[tuple[str, str]]:
+    """What each layer says of a mutant.  A and B share one run, in which no access goes astray; it ends
+    when both have said something."""
+    sanitizer = Sanitizer(MUTANT_ROUNDS)
+    seen: set[str] = set()
+    with mutant.functions() as functions:
+        for case in all_cases(MUTANT_ROUNDS):
+            if case.function == mutant.function and len(seen) < 2:
+                with launching_with(sanitizer.carry_out):
+                    case.run(functions[case.function])
+                found = [("B", str(report)) for report in sanitizer.reports]
+                found += [("A", difference) for difference in _differences(case)]
+                seen |= {layer for layer, _ in found}
+                yield from found
+        for launch in _launches_of(functions, mutant):
+            yield from (("C", said) for said in beyond_limits(measure(launch, ARCHITECTURES[0])))
+            yield from (("D", said) for said in _proof(launch).problems)
 
 
 def _launches_of(functions: Functions, mutant: Mutant) -> list[Launch]:

@@ -440,7 +440,7 @@ class PublishedBlocksNeverQueued(PagedAllocator):
 class _DriftingQueue(IdleQueue):
     def remove(self, ids: Ids | Rows) -> None:
         super().remove(ids)
-        self._count -= len(ids) > 1
+        self._count -= len(ids) > 1 and self._count > 0
 
 
 class _Drifts(BlockPool):

@@ -1,8 +1,11 @@
 """Operations broken on purpose: without one of its parts a proof must fail, and on a trace that an
 allocator with the same bug fails on."""
 
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from kvoracle.model.errors import UsageError
 from kvoracle.model.proof.invariants import INVARIANTS, Claim
@@ -27,6 +30,10 @@ MUTANTS = {
     "evict: its entry goes": "recycled-block-keeps-its-entry",
 }
 """The parts whose absence is the bug of a mutant."""
+
+
+MORE_MAX = 2
+"""Of its own operations, how many a trace is made longer by."""
 
 
 class Counterexample(NamedTuple):
@@ -84,9 +91,20 @@ def counterexample(relation: Relation, claim: Claim | None = None) -> Counterexa
     found = shortest(group_of(relation), happens, {**BY_NAME, relation.name: relation})
     if found is None:
         return None
-    example = Counterexample(found.trace, list(found.happened))
+    example = Counterexample(found.trace, list(dict.fromkeys(found.happened)))
     mutant = MUTANTS.get(f"{relation.name}: {', '.join(relation.left_out)}")
     if mutant is None:
         return example
     target = resolve(MUTANT_PREFIX + mutant)
-    return example._replace(target=target, failure=run(found.trace, target.factory))
+    return example._replace(target=target, failure=_failure(found.trace, target))
+
+
+def _failure(trace: Trace, target: Target) -> Failure | None:
+    """How a mutant fails on a trace; where its bug does not show yet, with a little more of it."""
+    for more in range(MORE_MAX + 1):
+        for tail in product(trace.operations, repeat=more):
+            longer = msgspec.structs.replace(trace, operations=[*trace.operations, *tail])
+            failure = run(longer, target.factory)
+            if failure is not None:
+                return failure
+    return None

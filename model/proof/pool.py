@@ -3,7 +3,8 @@
 One operation of a trace is one or several of the relations: an append of three tokens is three
 appends, an admission a hit and appends, a step is begun, joined, landed and ended.  Which form an
 append takes, and what a prompt hits, is up to the guards.  Where a block is needed it is the smallest
-that may be taken, as in the reference.
+that may be taken, as in the reference alone; with `takes_idle_last` the smallest free one if there is
+one, as in allocators.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,12 +40,14 @@ class Pool:
         *,
         caching: bool,
         window: int = 0,
+        takes_idle_last: bool = False,
         relations: Mapping[str, Relation] = BY_NAME,
     ) -> None:
         self.state = empty_pool(size, domains)
         self.domains = domains
         self.caching = caching
         self.window = window
+        self.takes_idle_last = takes_idle_last
         self.relations = relations
         self.steps: dict[str, list[str]] = {}
         self.preempted: dict[str, tuple[tuple[int, ...], Term]] = {}
@@ -304,6 +307,8 @@ class Pool:
             for block in blocks
             if self.state.free(block) or all(idle.guards(self.state, block))
         ]
+        if self.takes_idle_last:
+            may_be.sort(key=lambda block: not self.state.free(block))
         return (taken * (IS_FREE in relation.left_out) + may_be)[:1]
 
     def _make_free(self, name: str, block: Term) -> None:

@@ -5,7 +5,6 @@ invariant is a solver's counterexample that can really be reached, and an alloca
 in the same way fails on it.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -112,8 +111,8 @@ WAYS: dict[str, Way] = {
 """What is tried, by the group of the operation that is looked for."""
 
 FEW = {"worker": range(2), "generation": range(4)}
-SECONDS = (1.0, 4.0)
-"""How long a way is gone before the others are tried, and how long when none led anywhere."""
+TRIES = (1_000, 4_000, 16_000)
+"""How many operations are tried on one way before the others, and then when none led anywhere."""
 
 
 class Found(NamedTuple):
@@ -127,16 +126,16 @@ def shortest(
     first: str, happens: Happens, relations: Mapping[str, Relation] = BY_NAME
 ) -> Found | None:
     """The shortest trace of the first way that has one, those of a group first."""
-    for seconds in SECONDS:
+    for tries in TRIES:
         for name in sorted(WAYS, key=lambda name: name != first):
-            found = _search(WAYS[name], happens, relations, time.monotonic() + seconds)
+            found = _search(WAYS[name], happens, relations, tries)
             if found is not None:
                 return found
     return None
 
 
 def _search(
-    way: Way, happens: Happens, relations: Mapping[str, Relation], deadline: float
+    way: Way, happens: Happens, relations: Mapping[str, Relation], tries: int
 ) -> Found | None:
     config, operations = way
     domains = {**domains_of(Trace(config, list(operations))), **FEW}
@@ -145,12 +144,14 @@ def _search(
         domains,
         caching=config.prefix_cache,
         window=config.layer_groups[0].window,
+        takes_idle_last=True,
         relations=relations,
     )
     queue: deque[tuple[Pool, list[AnyOperation]]] = deque([(start, [])])
     known = set()
-    while queue and time.monotonic() < deadline:
+    while queue and tries > 0:
         pool, trace = queue.popleft()
+        tries -= len(operations)
         for operation in operations:
             following = pool.copy()
             happened: list[str] = []

@@ -374,6 +374,11 @@ def test_misuse_is_rejected(call):
     assert scheduler.waiting == ["a"]
 
 
+def test_a_step_has_a_budget():
+    with pytest.raises(ValueError, match="at least 1 token"):
+        Scheduler(3, 2, 0)
+
+
 # Admission arithmetic
 
 CLAIMS = st.integers(0, 30).flatmap(
