@@ -32,6 +32,14 @@ fuzz-sglang: $(SGLANG)/ready ## SGLang's paged and token allocators, a minute ea
 	$(SGLANG)/bin/kvoracle fuzz --allocator sglang --budget 60s
 	$(SGLANG)/bin/kvoracle fuzz --allocator sglang-token --budget 60s
 
+gpu: $(TEST)/ready ## the kernels on a GPU: bytes, then times; says why where it skips
+	TRITON_DEBUG=1 $(TEST)/bin/python -m pytest -q -rs tests/gpu/test_on_gpu.py
+	@if command -v compute-sanitizer > /dev/null; then \
+		PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --error-exitcode 1 \
+			$(TEST)/bin/python -m pytest -q tests/gpu/test_on_gpu.py -k "calls and triton"; \
+	else echo "skipped: memcheck, for compute-sanitizer is not here"; fi
+	$(TEST)/bin/python -m kvoracle.gpu.bench --json docs/gpu-figures.json
+
 clean: ## remove the environments and caches
 	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis build *.egg-info
 
@@ -69,5 +77,5 @@ define new_environment
 $(PYTHON) -m venv --clear $(1)
 endef
 
-.PHONY: help fuzz test mutants bench fuzz-vllm fuzz-sglang clean
+.PHONY: help fuzz test mutants bench fuzz-vllm fuzz-sglang gpu clean
 .DEFAULT_GOAL := help

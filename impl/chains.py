@@ -4,9 +4,8 @@ A unit is a block, or one of several equal parts of a block.  A decode step writ
 matrix; only rows whose unit becomes full are looked at one by one, to be hashed and published.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
 
 import numpy as np
 
@@ -133,7 +132,7 @@ class Chains:
         chain = self._begin_with(row, prompt, len(prompt.keys))
         first = len(prompt.hit) * self.units
         keys = prompt.keys[first:]
-        self._publish(repeat(chain), self._blocks(row, first, len(keys)), keys)
+        self._publish([chain.epoch] * len(keys), self._blocks(row, first, len(keys)), keys)
         rest = prompt.tokens[len(prompt.keys) * self.unit :]
         self.tails[row, : len(rest)] = rest
 
@@ -150,7 +149,7 @@ class Chains:
         if texts:
             chain = self.of_row[row]
             keys = self.index.keys(chain.parent, texts)
-            self._publish(repeat(chain), self._blocks(row, first, len(keys)), keys)
+            self._publish([chain.epoch] * len(keys), self._blocks(row, first, len(keys)), keys)
             chain.parent = keys[-1]
             chain.texts += texts
             known = (*chain.inside, *keys)
@@ -179,44 +178,41 @@ class Chains:
         self.begin(row, chain)
         return chain
 
-    def _blocks(self, row: int, first: int, count: int) -> list[int]:
+    def _blocks(self, row: int, first: int, count: int) -> Ids:
         """The block of each of `count` units of a row, from unit `first` on."""
-        blocks = self.tables.ids[row, first // self.units : -(-(first + count) // self.units)]
-        if self.units > 1:
-            blocks = blocks.repeat(self.units)[first % self.units :][:count]
-        listed: list[int] = blocks.tolist()
-        return listed
+        blocks: Ids = self.tables.ids[row, first // self.units : -(-(first + count) // self.units)]
+        return blocks.repeat(self.units)[first % self.units :][:count]
 
     def _catch_up(self, rows: list[int]) -> None:
         """Publish the partial blocks of rows that are about to be written, as far as they are."""
         for row in self.behind.keys() & rows:
             chain, block = self.of_row[row], self.behind.pop(row)
-            self._publish(repeat(chain), [block] * len(chain.inside), list(chain.inside))
+            count = len(chain.inside)
+            self._publish([chain.epoch] * count, np.full(count, block, np.int32), [*chain.inside])
 
     def _fill(self, rows: Rows, positions: Column) -> None:
         """Publish the block at a position of each row, whose unit that ends there is in its tail."""
         texts = block_texts(self.tails[rows].ravel(), self.unit)
-        blocks = self.tables.ids[rows, positions // self.block_size].tolist()
         chains, keys = [self.of_row[row] for row in rows.tolist()], []
         for chain, text in zip(chains, texts, strict=True):
             chain.parent = self.index.key_of(chain.parent, text)
             chain.texts.append(text)
             keys.append(chain.parent)
-        self._publish(chains, blocks, keys)
+        blocks = self.tables.ids[rows, positions // self.block_size]
+        self._publish([chain.epoch for chain in chains], blocks, keys)
         if self.units > 1:
             full = positions % self.block_size == self.block_size - 1
             for chain, key, is_full in zip(chains, keys, full.tolist(), strict=True):
                 chain.inside = () if is_full else (*chain.inside, key)
 
-    def _publish(self, chains: Iterable[Chain], blocks: list[int], keys: list[bytes]) -> None:
-        """Make blocks findable, unless their weights are gone or they were evicted."""
-        epoch, barred, add, publish = (
-            self.epoch,
-            self.pool.barred,
-            self.index.add,
-            self.pool.publish,
-        )
-        for chain, block, key in zip(chains, blocks, keys, strict=False):
-            if chain.epoch == epoch and block not in barred:
-                add(key, block)
-                publish(block)
+    def _publish(self, epochs: list[int], blocks: Ids, keys: list[bytes]) -> None:
+        """Make blocks findable, each written in the epoch beside it, unless their weights are gone or
+        they were evicted."""
+        listed, epoch, barred = blocks.tolist(), self.epoch, self.pool.barred
+        if barred or epochs.count(epoch) < len(epochs):
+            written = enumerate(zip(epochs, listed, strict=True))
+            kept = [n for n, (at, block) in written if at == epoch and block not in barred]
+            blocks, keys = blocks[kept], [keys[n] for n in kept]
+            listed = blocks.tolist()
+        self.index.add(keys, listed)
+        self.pool.publish(blocks)

@@ -118,9 +118,9 @@ class BlockPool:
         self.holds[ids] -= 1
         self._give_back_unheld(ids)
 
-    def publish(self, block: int) -> None:
-        """Mark a held block as findable by its content: idle, not free, once nothing holds it."""
-        self._published[block] = True
+    def publish(self, ids: Ids) -> None:
+        """Mark held blocks as findable by their content: idle, not free, once nothing holds them."""
+        self.published[ids] = True
 
     def unpublish(self, ids: Ids) -> None:
         """Drop the entries of held blocks, and publish none of these while they are allocated."""

@@ -57,12 +57,14 @@ class PrefixIndex:
                 hit.append(next(filter(is_held, blocks), blocks[0]))
         return hit
 
-    def add(self, key: bytes, block: int) -> None:
-        """Publish a block under a key, beside those that it has."""
-        self._blocks.setdefault(key, []).append(block)
-        if block in self._keys:
-            self._earlier.setdefault(block, []).append(self._keys[block])
-        self._keys[block] = key
+    def add(self, keys: list[bytes], blocks: list[int]) -> None:
+        """Publish each block under its key, beside those that it has."""
+        blocks_of, key_of = self._blocks, self._keys
+        for key, block in zip(keys, blocks, strict=True):
+            blocks_of.setdefault(key, []).append(block)
+            if block in key_of:
+                self._earlier.setdefault(block, []).append(key_of[block])
+            key_of[block] = key
 
     def forget(self, ids: Ids) -> None:
         """Drop the entries of blocks."""

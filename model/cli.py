@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from kvoracle import __version__
-from kvoracle.model import found, mutation, registry, report
+from kvoracle.model import found, mutation, registry, report, schema
 from kvoracle.model.bench.measure import measure
 from kvoracle.model.bench.table import check_writable, show_tables, write_json
 from kvoracle.model.campaign import Plan, Result, conduct
@@ -142,17 +142,25 @@ def mutants(
     save: Annotated[
         Path | None, typer.Option(help="A folder for the minimal trace of each mutant.")
     ] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="A Markdown file for what caught each mutant.")
+    ] = None,
 ) -> None:
     """Show that the engines catch bugs: every mutant must be caught by each of them."""
     number, out = _seed(seed), report.console()
     if save is not None:
         make_folder(save)
+    if table is not None:
+        check_writable(table)
     with out.status("hunting mutants"):
         caught = mutation.catch_all(number, _workers(workers))
     report.show_mutants(out, caught)
     if save is not None:
         for path in mutation.save(caught, save):
             out.print(f"wrote {path}")
+    if table is not None:
+        table.write_text(report.mutants_page(caught, number), encoding="utf-8")
+        out.print(f"wrote {table}")
     survived = [one for one in caught if one.failure is None]
     raise typer.Exit(EXIT_VIOLATION if survived else EXIT_NOTHING_FOUND)
 
@@ -312,7 +320,9 @@ def _exit_code(target: Target, result: Result) -> int:
 def _trace_files(paths: list[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
-        inside = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        inside = [path]
+        if path.is_dir():
+            inside = sorted(set(path.rglob("*.json")) - {path / schema.NAME})
         if not inside:
             raise UsageError(f"{path} holds no trace; give .json files or a folder of them.")
         files += inside

@@ -16,6 +16,13 @@ from kvoracle.model.registry import Target
 from kvoracle.model.run import Tally
 
 KINDS = ("ok", "out of blocks", "rejected", "not tried")
+MUTANT_COLUMNS = ["bugs", "mutant", "engine", "operations", "rule", "trace"]
+MUTANTS_INTRODUCTION = (
+    "# Mutants\n\nHow each engine catches each mutant with seed {seed}: after how many operations, by"
+    " which rule, and how many operations the smallest trace has. `kvoracle mutants --table"
+    " docs/mutants.md` writes this page; the bugs are told in [bugs.md](bugs.md), the traces are in"
+    " [seeds/bugs](../seeds/bugs).\n\n"
+)
 
 
 def console() -> Console:
@@ -126,6 +133,22 @@ def show_mutants(out: Console, caught: list[Caught]) -> None:
         count = f"{len(hunts) - len(survivors)}/{len(hunts)} caught"
         tail = f", SURVIVED: {', '.join(survivors)}" if survivors else ""
         out.print(f"{engine:<10} {count}{tail}", style="bold red" if survivors else "bold green")
+
+
+def mutants_page(caught: list[Caught], seed: int) -> str:
+    """A page on the mutants: a row for each and each engine, by name."""
+    rows = [
+        [" ".join(mutant_named(one.mutant).bugs), f"`{one.mutant}`", one.engine, *_caught_by(one)]
+        for one in sorted(caught)
+    ]
+    lines = ["| " + " | ".join(row) + " |" for row in [MUTANT_COLUMNS, ["---"] * 6, *rows]]
+    return MUTANTS_INTRODUCTION.format(seed=seed) + "\n".join(lines) + "\n"
+
+
+def _caught_by(one: Caught) -> list[str]:
+    if one.failure is None:
+        return ["SURVIVED", "", ""]
+    return [f"{one.operations:,}", one.failure.rule, str(len(one.failure.trace.operations))]
 
 
 def _left_out(target: Target) -> str:

@@ -61,6 +61,8 @@ EXTRA_KEYS: tuple[dict[str, str], ...] = (
 ANY_BLOCK_SIZE = range(1, 4097)
 ANY_EXTRA_KEYS = frozenset({"adapter", "salt", "image"})
 REDRAWS = 4
+PROMPT_MAX = 4_096
+"""Tokens of a prompt; longer ones take the reference seconds, and show nothing more."""
 GROUP_SIZES = ((1, 2, 4), (1, 2, 4), (1, 3), (2, 3, 4))
 TARGETS = frozenset({"reserving", "looked up", "preempted", "step", "transfer"})
 ENDERS: dict[type[Operation], str] = {
@@ -358,6 +360,7 @@ class _Drawing:
         if self.below(4) > 0:
             runs = self.foresight.capacity // self.blocks_a_run
             prompt = prompt[: max(size + 1, runs * size * 2 // 3)]
+        prompt = prompt[:PROMPT_MAX]
         self.prompts = [prompt, *self.prompts[:3]]
         return prompt
 

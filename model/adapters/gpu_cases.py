@@ -43,9 +43,10 @@ class Case(NamedTuple):
             if not isinstance(value, torch.Tensor):
                 return value
             here = value.untyped_storage()
-            there = moved.setdefault(
-                here.data_ptr(), torch.tensor(here).to(device).untyped_storage()
-            )
+            if here.data_ptr() not in moved:
+                every_byte = torch.empty(0, dtype=torch.uint8).set_(here)
+                moved[here.data_ptr()] = every_byte.to(device, copy=True).untyped_storage()
+            there = moved[here.data_ptr()]
             view = torch.empty(0, dtype=value.dtype, device=device)
             return view.set_(there, value.storage_offset(), value.shape, value.stride())
 
@@ -59,8 +60,8 @@ class Case(NamedTuple):
 
     def difference(self) -> str | None:
         """The first element that is wrong, in words; None where all are right."""
-        for number, (actual, right) in enumerate(zip(self.outputs, self.expected, strict=True)):
-            actual = actual.cpu()
+        actuals = [output.cpu() for output in self.outputs]
+        for number, (actual, right) in enumerate(zip(actuals, self.expected, strict=True)):
             wrong = (_bytes_of(actual) != _bytes_of(right)).nonzero()
             if len(wrong):
                 index = int(wrong[0]) // actual.element_size()

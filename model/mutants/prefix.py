@@ -1,7 +1,7 @@
 """Mutants of the prefix cache: keys, entries, hits, idle blocks, reset, weights."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from kvoracle.impl import Growth, OutOfBlocks, PagedAllocator
 from kvoracle.impl.admission import Admission
-from kvoracle.impl.chains import Chain, Chains, Prompt
+from kvoracle.impl.chains import Chains, Prompt
 from kvoracle.impl.errors import BadCall
 from kvoracle.impl.idle_queue import IdleQueue
 from kvoracle.impl.ids import Ids, Rows
@@ -35,9 +35,10 @@ class RecycledBlockKeepsItsEntry(PagedAllocator):
 
 
 class _RecordsTheFirst(PrefixIndex):
-    def add(self, key: bytes, block: int) -> None:
-        if key not in self._blocks:
-            super().add(key, block)
+    def add(self, keys: list[bytes], blocks: list[int]) -> None:
+        for key, block in zip(keys, blocks, strict=True):
+            if key not in self._blocks:
+                super().add([key], [block])
 
     def forget(self, ids: Ids) -> None:
         super().forget(np.array([block for block in ids if block in self._keys], np.int32))
@@ -92,10 +93,9 @@ class EvictionUnlinksTheParent(PagedAllocator):
 
 
 class _InsertsHalf(Chains):
-    def _publish(self, chains: Iterable[Chain], blocks: list[int], keys: list[bytes]) -> None:
+    def _publish(self, epochs: list[int], blocks: Ids, keys: list[bytes]) -> None:
         half = [n for n, key in enumerate(keys) if key[0] % 2 == 0]
-        chosen = [chain for n, chain in zip(range(len(keys)), chains, strict=False) if n in half]
-        super()._publish(chosen, [blocks[n] for n in half], [keys[n] for n in half])
+        super()._publish([epochs[n] for n in half], blocks[half], [keys[n] for n in half])
 
 
 @mutant("SH15")
@@ -106,12 +106,12 @@ class PublishedAndNeverInserted(PagedAllocator):
 
 
 class _FreesDuplicates(Chains):
-    def _publish(self, chains: Iterable[Chain], blocks: list[int], keys: list[bytes]) -> None:
-        for chain, block, key in zip(chains, blocks, keys, strict=False):
+    def _publish(self, epochs: list[int], blocks: Ids, keys: list[bytes]) -> None:
+        for n, (epoch, key) in enumerate(zip(epochs, keys, strict=True)):
             if self.index.match([key], self.pool.is_held):
-                self.pool.drop_owner_of(block)
+                self.pool.drop_owner_of(int(blocks[n]))
             else:
-                super()._publish([chain], [block], [key])
+                super()._publish([epoch], blocks[n : n + 1], [key])
 
 
 @mutant("BT03")
@@ -514,8 +514,10 @@ class ResetKeepsTheIndex(PagedAllocator):
 
     def reset_prefix_cache(self) -> None:
         forget, self.pool._forget = self.pool._forget, lambda _: None
-        super().reset_prefix_cache()
-        self.pool._forget = forget
+        try:
+            super().reset_prefix_cache()
+        finally:
+            self.pool._forget = forget
 
 
 @mutant("RS01")

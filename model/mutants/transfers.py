@@ -1,6 +1,5 @@
 """Mutants of transfers: pins, acknowledgements, leases, what arrives and for whom."""
 
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -242,7 +241,8 @@ class _PublishesTheGone(Transfers):
         arrival, units = transfer.arrival, self.chains.units
         if arrival is not None and not self._is_awaited(arrival):
             keys = arrival.prompt.keys[units - 1 :: units][len(arrival.prompt.hit) :]
-            self.chains._publish(repeat(arrival.prompt.root), transfer.blocks.tolist(), keys)
+            blocks = transfer.blocks[: len(keys)]
+            self.chains._publish([arrival.prompt.root.epoch] * len(keys), blocks, keys)
         return super()._end(name)
 
 

@@ -11,7 +11,7 @@ from kvoracle.model.errors import UsageError
 from kvoracle.model.proof.invariants import INVARIANTS, Claim
 from kvoracle.model.proof.pool import BY_NAME
 from kvoracle.model.proof.relation import Relation
-from kvoracle.model.proof.search import group_of, shortest
+from kvoracle.model.proof.search import Found, group_of, shortest
 from kvoracle.model.proof.solver import any_state, argument
 from kvoracle.model.proof.state import State
 from kvoracle.model.registry import MUTANT_PREFIX, Target, resolve
@@ -33,7 +33,7 @@ MUTANTS = {
 
 
 MORE_MAX = 2
-"""Of its own operations, how many a trace is made longer by."""
+"""By how many operations a trace may be made longer until the bug shows."""
 
 
 class Counterexample(NamedTuple):
@@ -96,13 +96,14 @@ def counterexample(relation: Relation, claim: Claim | None = None) -> Counterexa
     if mutant is None:
         return example
     target = resolve(MUTANT_PREFIX + mutant)
-    return example._replace(target=target, failure=_failure(found.trace, target))
+    return example._replace(target=target, failure=_failure(found, target))
 
 
-def _failure(trace: Trace, target: Target) -> Failure | None:
-    """How a mutant fails on a trace; where its bug does not show yet, with a little more of it."""
+def _failure(found: Found, target: Target) -> Failure | None:
+    """How a mutant fails on a trace; where its bug does not show yet, on one that goes on."""
+    trace = found.trace
     for more in range(MORE_MAX + 1):
-        for tail in product(trace.operations, repeat=more):
+        for tail in product(found.way.operations, repeat=more):
             longer = msgspec.structs.replace(trace, operations=[*trace.operations, *tail])
             failure = run(longer, target.factory)
             if failure is not None:

@@ -116,10 +116,11 @@ TRIES = (1_000, 4_000, 16_000)
 
 
 class Found(NamedTuple):
-    """A trace at whose end something happens, and what it is."""
+    """A trace at whose end something happens, what it is, and which way it was found on."""
 
     trace: Trace
     happened: Sequence[str]
+    way: Way
 
 
 def shortest(
@@ -161,7 +162,7 @@ def _search(
             except (Stuck, KeyError):
                 continue
             if happened:
-                return Found(Trace(config, [*trace, operation]), happened)
+                return Found(Trace(config, [*trace, operation]), happened, way)
             if (fingerprint := _fingerprint(following)) not in known:
                 known.add(fingerprint)
                 queue.append((following, [*trace, operation]))

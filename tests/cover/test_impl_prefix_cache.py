@@ -516,8 +516,7 @@ def test_a_duplicate_that_is_taken_leaves_the_other_to_be_hit(gone):
 
 def test_an_index_forgets_one_of_its_duplicates_and_then_the_other():
     index = PrefixIndex()
-    for block in (3, 1, 2):
-        index.add(b"k", block)
+    index.add([b"k"] * 3, [3, 1, 2])
 
     index.forget(ids(3))
     assert index.match([b"k", b"none"], lambda _: False) == [1]
