@@ -4,7 +4,8 @@ What needs the values themselves is checked on the CPU only: on a GPU looking wo
 device.  There the kernels do without: none reads or writes outside its tensors whatever the values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -56,9 +57,28 @@ def check_whole(name: str, value: int, low: int, high: int = ID_LIMIT - 1) -> No
         raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
 
 
+_looks_at_values = True
+
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """Within it values are not looked at on the CPU either: to show that the kernels do without."""
+    global _looks_at_values  # noqa: PLW0603
+    before, _looks_at_values = _looks_at_values, False
+    try:
+        yield
+    finally:
+        _looks_at_values = before
+
+
+def looks_at_values(tensor: torch.Tensor) -> bool:
+    """Whether the values of a tensor are to be checked."""
+    return _looks_at_values and bool(tensor.device.type == "cpu")
+
+
 def check_values(name: str, tensor: torch.Tensor, low: int, high: int) -> None:
-    """Refuse values outside low .. high, where the tensor is on the CPU."""
-    if tensor.device.type != "cpu" or tensor.numel() == 0:
+    """Refuse values outside low .. high, where they are looked at."""
+    if not looks_at_values(tensor) or tensor.numel() == 0:
         return
     least, most = int(tensor.min()), int(tensor.max())
     if least < low or most > high:

@@ -19,16 +19,22 @@ class Mutant(NamedTuple):
     old: str
     new: str
 
+    @property
+    def source(self) -> str:
+        """The source of the module as it is."""
+        return Path(str(MODULE_OF[self.function].__file__)).read_text(encoding="utf-8")
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is still something to change."""
+        return self.old in self.source
+
     @contextmanager
     def functions(self) -> Iterator[Functions]:
         """All functions, those of the changed module broken; within it, since sources are read late."""
-        module = MODULE_OF[self.function]
-        source = Path(str(module.__file__)).read_text(encoding="utf-8")
-        if self.old not in source:
-            raise ValueError(f"the mutant {self.name} fits {self.function} no longer: {self.old!r}")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "broken.py"
-            path.write_text(source.replace(self.old, self.new), encoding="utf-8")
+            path.write_text(self.source.replace(self.old, self.new), encoding="utf-8")
             spec = importlib.util.spec_from_file_location(f"kvoracle_broken_{self.name}", path)
             assert spec is not None
             assert spec.loader is not None

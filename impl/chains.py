@@ -193,11 +193,11 @@ class Chains:
     def _fill(self, rows: Rows, positions: Column) -> None:
         """Publish the block at a position of each row, whose unit that ends there is in its tail."""
         texts = block_texts(self.tails[rows].ravel(), self.unit)
-        chains, keys = [self.of_row[row] for row in rows.tolist()], []
-        for chain, text in zip(chains, texts, strict=True):
-            chain.parent = self.index.key_of(chain.parent, text)
+        chains = [self.of_row[row] for row in rows.tolist()]
+        keys = list(map(self.index.key_of, [chain.parent for chain in chains], texts))
+        for chain, key, text in zip(chains, keys, texts, strict=True):
+            chain.parent = key
             chain.texts.append(text)
-            keys.append(chain.parent)
         blocks = self.tables.ids[rows, positions // self.block_size]
         self._publish([chain.epoch for chain in chains], blocks, keys)
         if self.units > 1:

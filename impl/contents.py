@@ -13,9 +13,14 @@ EXTRA_KEYS = ("adapter", "salt", "image")
 """What a request may name beside its tokens, and what then keeps its blocks apart from others'."""
 
 
+NARROW, WIDE = np.dtype(np.int32), np.dtype(np.int64)
+
+
 def as_tokens(values: ArrayLike) -> AnyTokens:
     """Token ids as int32 or int64 [tokens]; ValueError for anything but one row of whole numbers."""
     tokens = np.asarray(values)
+    if tokens.dtype in (NARROW, WIDE) and tokens.ndim == 1:
+        return tokens
     if tokens.ndim != 1 or (len(tokens) > 0 and tokens.dtype.kind not in "iu"):
         raise ValueError(f"tokens are one row of whole numbers, not {tokens.dtype} {tokens.shape}")
     if tokens.dtype == np.uint64 and len(tokens) > 0 and tokens.max() > np.iinfo(np.int64).max:
@@ -44,10 +49,8 @@ def as_count(value: int, least: int, what: str) -> int:
 def packed(tokens: AnyTokens) -> bytes:
     """Tokens as bytes: 4 each where all of them fit, else 8 each with one byte before them, so that
     the length tells which."""
-    narrow = tokens.astype(np.int32, copy=False)
-    if narrow is tokens or not np.count_nonzero(narrow != tokens):
-        return narrow.tobytes()
-    return b"\0" + tokens.tobytes()
+    narrow = _narrowed(tokens)
+    return b"\0" + tokens.tobytes() if narrow is None else narrow.tobytes()
 
 
 def unpacked(text: bytes) -> AnyTokens:
@@ -60,10 +63,11 @@ def unpacked(text: bytes) -> AnyTokens:
 def block_texts(tokens: AnyTokens, block_size: int) -> list[bytes]:
     """The packed tokens of each full block of `tokens`, which begin at a block edge."""
     full = tokens[: len(tokens) // block_size * block_size]
-    text, width = packed(full), 4 * block_size
-    if len(text) % 4 == 0:
-        return [text[first : first + width] for first in range(0, len(text), width)]
-    return [packed(block) for block in full.reshape(-1, block_size)]
+    narrow = _narrowed(full)
+    if narrow is None:
+        return [packed(block) for block in full.reshape(-1, block_size)]
+    texts: list[bytes] = narrow.view(f"V{4 * block_size}").tolist()
+    return texts
 
 
 def check_extra_keys(extra_keys: Mapping[str, str]) -> dict[str, str]:
@@ -83,3 +87,10 @@ def root_key(extra_keys: Mapping[str, str], epoch: int) -> bytes:
             value = extra_keys[name].encode("utf-8", "surrogatepass")
             identity += b" %s %d %s" % (name.encode(), len(value), value)
     return hashlib.sha256(identity).digest()
+
+
+def _narrowed(tokens: AnyTokens) -> NDArray[np.int32] | None:
+    """Tokens as int32 where all of them fit."""
+    narrow = tokens.astype(np.int32, copy=False)
+    fit = narrow is tokens or not np.count_nonzero(narrow != tokens)
+    return narrow if fit else None

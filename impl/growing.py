@@ -9,12 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from kvoracle.impl.contents import AnyTokens, as_tokens, as_whole
 from kvoracle.impl.errors import BadCall, OutOfBlocks
 from kvoracle.impl.growth import BatchGrowth, Copy, Growth
-from kvoracle.impl.ids import Ids, Rows, Slots
+from kvoracle.impl.ids import ONE, Ids, Rows, Slots
 from kvoracle.impl.requests import Requests
 from kvoracle.impl.tables import Column, runs
-
-ONE = np.array(1)
-"""As an array, which spares numpy a conversion in every call."""
 
 COUNT_MAX = 2**31 - 1
 """Tokens of one request in one call; so that no sum of counts wraps around."""
@@ -90,24 +87,26 @@ class Growing:
         """Grow each request by one token (int [requests]), in order; those that find no block are
         refused."""
         rows = self.requests.rows(names)
-        self.requests.check_settled_each(rows)
+        are_plain = self._are_plain(rows)
         new = as_tokens(tokens)
         if len(new) != len(rows):
             raise BadCall("one token for each request", ", ".join(names))
-        return self._grow_by_one(rows, new)
+        return self._grow_by_one(rows, new, are_plain)
 
     def grow(self, rows: Rows, counts: Column, tokens: ArrayLike | None = None) -> BatchGrowth:
         """Grow row i by `counts[i]` tokens, in order, all or none; `tokens` is int [sum of counts],
         row after row, and needed with a prefix cache."""
         self._check_rows(rows)
-        self.requests.check_settled_each(rows)
+        are_plain = self._are_plain(rows)
         counts, ones = self._check_counts(rows, counts)
         new = None if tokens is None else as_tokens(tokens)
         if new is None and self.chains.caching:
             raise ValueError("a prefix cache has to be told the tokens")
         if new is not None and len(new) != (len(rows) if ones else counts.sum()):
             raise ValueError(f"{len(new)} tokens were given for counts of {counts.sum()}")
-        return self._grow_by_one(rows, new) if ones else self._grow(rows, counts, new)
+        if ones:
+            return self._grow_by_one(rows, new, are_plain)
+        return self._grow(rows, counts, new)
 
     def make_room(self, row: int, position: int, end: int) -> tuple[list[Copy], Ids]:
         """Have blocks for positions position .. end - 1 of a row, and the first of them for itself.
@@ -146,15 +145,21 @@ class Growing:
         self.tables.extend_each(rows[short], numbers, fresh)
         return Room(granted, [], fresh)
 
-    def _grow_by_one(self, rows: Rows, tokens: AnyTokens | None) -> BatchGrowth:
-        """`_grow` by one token each; fast where no room is reserved, no tail is suspect, and the
-        blocks suffice."""
+    def _are_plain(self, rows: Rows) -> bool:
+        """Whether no row has reserved tokens or a suspect tail; refuses rows that wait."""
+        if self.tables.are_plain(rows):
+            return True
+        self.requests.check_settled_each(rows)
+        return False
+
+    def _grow_by_one(self, rows: Rows, tokens: AnyTokens | None, are_plain: bool) -> BatchGrowth:
+        """`_grow` by one token each; fast where the rows are plain and the blocks suffice."""
         tables = self.tables
         lengths = tables.lengths[rows]
         starting = rows[tables.are_full(lengths)]
-        if not tables.are_plain(rows) or len(starting) > self.pool.num_free:
+        if not are_plain or len(starting) > self.pool.num_free:
             return self._grow(rows, np.ones(len(rows), np.int64), tokens, ones=True)
-        ends = lengths + 1
+        ends = lengths + ONE
         self.requests.check_length_each(rows, ends)
         fresh = self.pool.take(len(starting))
         tables.extend_by_one(starting, fresh)

@@ -14,3 +14,6 @@ Slots = NDArray[np.int64]
 
 Tokens = NDArray[np.int64]
 """Token ids."""
+
+ONE = np.array(1)
+"""As an array, which spares numpy the conversion of a Python number in every call."""

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from kvoracle.impl.errors import OutOfBlocks
 from kvoracle.impl.idle_queue import IdleQueue
-from kvoracle.impl.ids import Ids, Rows
+from kvoracle.impl.ids import ONE, Ids, Rows
 
-ONE_OWNER = np.array(1, np.int32)
-ONE_LIFE = np.array(1)
-"""Numbers as arrays, which spare numpy a conversion in every call."""
+ONE_OWNER = ONE.astype(np.int32)
 
 
 class BlockPool:
@@ -213,7 +211,7 @@ class BlockPool:
             taken = np.concatenate([taken, self._evict(count - plain)])
         places = taken.astype(np.intp)
         self.owners[places] = ONE_OWNER
-        self.generations[places] += ONE_LIFE
+        self.generations[places] += ONE
         if self.barred:
             self.barred.difference_update(taken.tolist())
         return taken

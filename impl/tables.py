@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kvoracle.impl.ids import Ids, Rows, Slots
+from kvoracle.impl.ids import ONE, Ids, Rows, Slots
 
 Column = NDArray[np.int64]
 
@@ -57,8 +57,8 @@ class BlockTables:
 
     def are_plain(self, rows: Rows) -> bool:
         """Whether none of the rows has reserved tokens or a tail that may be somebody else's too."""
-        reserved, suspect = self.reserved[rows], self.suspect[rows]
-        return np.count_nonzero(reserved) == np.count_nonzero(suspect) == 0
+        special = np.count_nonzero(self.reserved[rows]) + np.count_nonzero(self.suspect[rows])
+        return bool(special == 0)
 
     def are_full(self, lengths: Column) -> NDArray[np.bool_]:
         """Whether rows of these lengths have no room in their last block."""
@@ -98,9 +98,9 @@ class BlockTables:
     def extend_by_one(self, rows: Rows, ids: Ids) -> None:
         """Put one of the blocks at the end of the table of each row."""
         held = self.counts[rows]
-        self._reserve_width(int(held.max(initial=0)) + 1)
+        self._reserve_width(1 + max(held.tolist(), default=0))
         self.ids[rows, held] = ids
-        self.counts[rows] = held + 1
+        self.counts[rows] = held + ONE
 
     def extend_each(self, rows: Rows, numbers: Column, ids: Ids) -> None:
         """Put the next `numbers[i]` of the blocks at the end of the table of row i."""
@@ -111,12 +111,20 @@ class BlockTables:
 
     def slots(self, row: int, first: int, count: int) -> Slots:
         """The slots of positions first .. first + count - 1 of a row: int64 [count]."""
-        return self.slots_at(np.intp(row), np.arange(first, first + count))
+        size, end = self.block_size, first + count
+        if first % size == end % size == 0:
+            blocks = self.ids[row, first // size : end // size].astype(np.int64)
+            slots: Slots = (blocks[:, np.newaxis] * size + np.arange(size)).ravel()
+            return slots
+        return self.slots_at(np.intp(row), np.arange(first, end))
 
     def slots_at(self, rows: Rows | np.intp, positions: Column) -> Slots:
         """The slot of a position in each row: int64 [positions]."""
         logical = positions // self._size
-        slots: Slots = (self.ids[rows, logical] - logical) * self._size + positions
+        slots: Slots = self.ids[rows, logical].astype(np.int64)
+        slots -= logical
+        slots *= self._size
+        slots += positions
         return slots
 
     def _reserve_width(self, blocks: int) -> None:

@@ -78,6 +78,9 @@ def fuzz(
     memory: Annotated[
         str, typer.Option(help="list, or device: keys and values in tensors (kvoracle[gpu]).")
     ] = MEMORIES[0],
+    all_witnesses: Annotated[
+        bool, typer.Option("--all-witnesses", help="List every witness, not the rarest only.")
+    ] = False,
 ) -> None:
     """Search an allocator for a violation, and shrink and save the first one found."""
     plan = Plan(_engines(engine, budget), _seed(seed), _workers(workers), _hang_seconds(hang_after))
@@ -86,7 +89,7 @@ def fuzz(
     report.announce(out, target, plan, budget)
     with report.Progress(out, target) as progress:
         result = conduct(target, plan, progress.show)
-    report.summarize(out, target, result)
+    report.summarize(out, target, result, all_witnesses)
     _show_found(out, target, result, save)
     report.conclude(out, target, result)
     line = report.reproduce_line(allocator, engine, budget, plan)

@@ -100,7 +100,7 @@ def _check_kernels(out: Console) -> bool:
             out.print(f"NOT RUN  {layer.name:<8} {layer.about}: Triton is not here; {INSTALL}")
             is_right = False
             continue
-        finding = layer.check()
+        finding = layers.found_by(layer)
         state = "FAILED" if finding.problems else "passed"
         out.print(f"{state:<8} {layer.name:<8} {layer.about}: {finding.did}", markup=False)
         for line in [*finding.lines, *finding.problems]:

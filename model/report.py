@@ -15,6 +15,8 @@ from kvoracle.model.mutation import Caught, mutant_named
 from kvoracle.model.registry import Target
 from kvoracle.model.run import Tally
 
+RAREST = 8
+"""How many witnesses are listed where not all are."""
 KINDS = ("ok", "out of blocks", "rejected", "not tried")
 MUTANT_COLUMNS = ["bugs", "mutant", "engine", "operations", "rule", "trace"]
 MUTANTS_INTRODUCTION = (
@@ -75,10 +77,10 @@ class Progress:
             self._next_line_seconds *= 2
 
 
-def summarize(out: Console, target: Target, result: Result) -> None:
-    """Everything that was done, success or not."""
+def summarize(out: Console, target: Target, result: Result, every_witness: bool) -> None:
+    """Everything that was done, success or not; of the witnesses the rarest only, or all."""
     _show_rows(out, _outcomes(result.tally), left=(0,))
-    _show_witnesses(out, target, result)
+    _show_witnesses(out, target, result, every_witness)
     _show_canaries(out, result)
     for engine, tally in result.tallies.items():
         out.print(f"{engine:<10} {tally.operations:,} operations in {tally.runs:,} runs")
@@ -186,14 +188,14 @@ def _show_rows(out: Console, rows: list[list[str]], left: tuple[int, ...]) -> No
     out.print()
 
 
-def _show_witnesses(out: Console, target: Target, result: Result) -> None:
-    required, unmet = (
-        witnesses.required(target),
-        result.unmet(target),
-    )
-    out.print(f"witnesses  {len(required) - len(unmet)}/{len(required)} reached")
-    for name in required if result.failure is None else []:
-        count = result.tally.witnesses.get(name, 0)
+def _show_witnesses(out: Console, target: Target, result: Result, every: bool) -> None:
+    required, unmet = witnesses.required(target), result.unmet(target)
+    met = result.tally.witnesses
+    listed = required if every else sorted(required, key=lambda name: met.get(name, 0))[:RAREST]
+    which = "" if every or len(listed) == len(required) else "; the rarest:"
+    out.print(f"witnesses  {len(required) - len(unmet)}/{len(required)} reached{which}")
+    for name in listed if result.failure is None else []:
+        count = met.get(name, 0)
         reached = f"{count:>11,}" if count else f"{'never':>11}"
         out.print(f"{reached}  {name}", style=None if count else "yellow")
     out.print()

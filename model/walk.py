@@ -24,13 +24,13 @@ from kvoracle.model.operations import (
     Create,
     EndStep,
     FailStep,
+    Fork,
     LookUp,
     Operation,
     Preempt,
     Receive,
     Release,
     Reserve,
-    Reset,
     Resume,
     Send,
     Tick,
@@ -82,7 +82,7 @@ LIVE = {
 }
 """Where the reference keeps what there is of a kind; that of groups of layers knows fewer kinds."""
 
-RARE: frozenset[type[Operation]] = frozenset({ChangeWeights, FailStep, Reset, Tick})
+RARE: frozenset[type[Operation]] = frozenset({ChangeWeights, FailStep, Tick})
 """What undoes much at once."""
 TOGETHER: tuple[frozenset[type[Operation]], ...] = (
     frozenset({LookUp, Use, Cancel}),
@@ -142,7 +142,7 @@ def _options(random: Random64, config: Configuration, names: frozenset[str]) -> 
     if "max_model_len" in names and random.below(8) == 0:
         drawn["max_model_len"] = 1 + random.below(config.blocks * config.block_size + 2)
     units = [unit for unit in range(1, config.block_size) if config.block_size % unit == 0]
-    if "match_unit" in names and units and config.prefix_cache and random.below(4) == 0:
+    if "match_unit" in names and units and config.prefix_cache and random.below(2):
         drawn["match_unit"] = units[random.below(len(units))]
     return drawn
 
@@ -200,9 +200,9 @@ def _weights(
             is_on, weight = operation not in off, 2 * weight
         if operation in RARE:
             weight = max(weight // 8, 1)
-        if operation in (Append, Admit):
-            weights.append((operation, 4 * weight))
-        elif is_on or operation is Create:
+        if operation in (Append, Admit, Fork):
+            weight = 4 * weight
+        if is_on or operation in (Append, Admit, Create):
             weights.append((operation, weight))
     return weights
 

@@ -7,10 +7,12 @@ Sparse cases lie in 40 GB of address space of which only what is touched exists.
 import mmap
 import random
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 
+from kvoracle.gpu.checks import as_on_a_gpu
 from kvoracle.reference.slots import PAD_SLOT, padded, slot_of
 from kvoracle.reference.token_pool import TokenPool
 
@@ -24,7 +26,11 @@ MAP_NORESERVE = 0x4000
 
 
 class Case(NamedTuple):
-    """A call of a kernel's function; `outputs`, once it ran, must be `expected` bit for bit."""
+    """A call of a kernel's function; `outputs`, once it ran, must be `expected` bit for bit.
+
+    Its values are not looked at beforehand where it is not `checked`: as on a GPU, where the kernel
+    alone must keep to its tensors.
+    """
 
     function: str
     about: str
@@ -32,6 +38,7 @@ class Case(NamedTuple):
     keywords: dict[str, int]
     outputs: list[torch.Tensor]
     expected: list[torch.Tensor]
+    checked: bool = True
 
     def on(self, device: str) -> "Case":
         """The same call on another device, its tensors lying in their storages as here."""
@@ -56,7 +63,8 @@ class Case(NamedTuple):
 
     def run(self, function: Callable[..., None]) -> None:
         """Make the call."""
-        function(*self.arguments, **self.keywords)
+        with nullcontext() if self.checked else as_on_a_gpu():
+            function(*self.arguments, **self.keywords)
 
     def difference(self) -> str | None:
         """The first element that is wrong, in words; None where all are right."""
@@ -102,6 +110,15 @@ def edge_cases(seed: int) -> Iterator[Case]:
         yield extend_case(dice, requests=requests, grown_max=3)
         yield decode_case(dice, requests=requests)
     yield extend_case(dice, requests=2, grown_max=1200)
+
+
+def unchecked_cases(seed: int) -> Iterator[Case]:
+    """Values that are refused on the CPU and that a kernel on a GPU must live with."""
+    dice = random.Random(seed)
+    yield _unchecked_mapping(dice)
+    yield _unchecked_write(dice)
+    yield _unchecked_gather(dice)
+    yield from _unchecked_allocations()
 
 
 def sparse_cases(seed: int) -> Iterator[Case]:
@@ -272,6 +289,55 @@ def _token_pool(
     ends = [sum(before[: number + 1]) for number in range(len(before))]
     last = [slots[end - 1] if count else 0 for end, count in zip(ends, before, strict=True)]
     return pool, last, order[pages - pool.available // page_size :]
+
+
+def _unchecked_mapping(dice: random.Random) -> Case:
+    """More tokens than positions, a negative position, and a negative block id."""
+    table = torch.tensor([[_any_id(dice), -1, 5]], dtype=torch.int32)
+    buffer, whole = _guarded(9, torch.int64)
+    expected = whole.clone()
+    first = slot_of([int(table[0, 0])], 3, 4)
+    expected[GUARD : GUARD + 9] = _int64([first, -1, -1, slot_of([0, 0, 5], 9, 4), *[-1] * 5])
+    starts = torch.tensor([0, 7], dtype=torch.int32)
+    arguments = (table, starts, _int64([3, -4, 4, 9]), buffer, 4)
+    about = "more tokens than positions"
+    return Case("slot_mapping", about, arguments, {}, [whole], [expected], checked=False)
+
+
+def _unchecked_write(dice: random.Random) -> Case:
+    """Slots beyond the cache."""
+    cache = _random((4, 2, 2, 2, 3), torch.int16, dice)
+    view, new = cache[:3], _random((3, 2, 2, 3), torch.int16, dice)
+    expected = cache.clone()
+    expected[1, :, 1] = new[1]
+    arguments = (new[:, 0], new[:, 1], view[:, 0], view[:, 1], _int64([6, 3, 10**12]))
+    return Case("kv_write", "beyond", arguments, {}, [cache], [expected], checked=False)
+
+
+def _unchecked_gather(dice: random.Random) -> Case:
+    """Block ids outside the cache: zeros are read."""
+    cache = _random((3, 2, 2, 2, 3), torch.int16, dice)
+    out = _random((8, 2, 2, 3), torch.int16, dice)
+    right = torch.zeros_like(out)
+    right[2:4] = cache[1].transpose(0, 1)
+    table = torch.tensor([-1, 1, 3, ID_MAX], dtype=torch.int32)
+    arguments = (cache[:, 0], cache[:, 1], table, out[:, 0], out[:, 1])
+    return Case("paged_gather", "outside", arguments, {}, [out], [right], checked=False)
+
+
+def _unchecked_allocations() -> Iterator[Case]:
+    """Fewer free pages, and fewer places for slots, than are needed."""
+    extended = (_int64([3, 8]), _int64([9, 9]), _int64([6, 0]))
+    decoded = (_int64([4, 3, 8]), _int64([0, 6, 0]))
+    for function, lengths, right in (
+        ("alloc_extend", extended, [7, 20, 21, 22, 23, -1]),
+        ("alloc_decode", decoded, [20, 7, -1]),
+    ):
+        slots, whole = _guarded(len(right), torch.int64)
+        expected = whole.clone()
+        expected[GUARD : GUARD + len(right)] = _int64(right)
+        arguments = (*lengths, _int64([5]), slots, 4)
+        yield Case(function, "too few pages", arguments, {}, [whole], [expected], checked=False)
 
 
 def _far_write(dice: random.Random) -> Case:

@@ -1,6 +1,7 @@
 """The layers that check the kernels without a GPU, and the broken kernels that they must see."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from kvoracle.gpu.ahead import ARCHITECTURES, beyond_limits, compile_ahead, measure, table
@@ -9,8 +10,14 @@ from kvoracle.gpu.intervals import BOUNDS, Proof
 from kvoracle.gpu.kernel import HAS_TRITON, Launch, launching_with
 from kvoracle.gpu.mutants import MUTANTS, Mutant
 from kvoracle.gpu.production import production_launches
-from kvoracle.gpu.sanitizer import Sanitizer
-from kvoracle.model.adapters.gpu_cases import Case, edge_cases, random_cases, sparse_cases
+from kvoracle.gpu.sanitizer import Report, Sanitizer
+from kvoracle.model.adapters.gpu_cases import (
+    Case,
+    edge_cases,
+    random_cases,
+    sparse_cases,
+    unchecked_cases,
+)
 
 ROUNDS = 10
 MUTANT_ROUNDS = 2
@@ -41,19 +48,33 @@ class Caught(NamedTuple):
     said: dict[str, str]
 
 
+def found_by(layer: Layer) -> Finding:
+    """What a layer finds; that a kernel cannot even be run or compiled is a problem too."""
+    try:
+        return layer.check()
+    except Exception as error:
+        return Finding([f"{type(error).__name__}: {error}"], "stopped")
+
+
 def all_cases(rounds: int) -> list[Case]:
     """The cases of every kernel."""
     return [
         *(case for seed in range(rounds) for case in random_cases(seed)),
         *edge_cases(rounds),
+        *unchecked_cases(rounds),
         *sparse_cases(rounds),
     ]
 
 
 def against_the_reference() -> Finding:
-    """Every kernel in Triton's interpreter, and every torch twin."""
-    sides = (KERNELS, TWINS) if HAS_TRITON else (TWINS,)
-    problems, count = [], 0
+    """Every kernel in Triton's interpreter, and every torch twin.
+
+    A kernel that layer B saw outside its tensors is not run: it could end this process.
+    """
+    strays = {report.kernel for report in _watched()[1] if report.kind == "outside"}
+    sides = (KERNELS, TWINS) if HAS_TRITON and not strays else (TWINS,)
+    problems = [f"{name} was not run: layer B saw it outside its tensors" for name in strays]
+    count = 0
     for functions in sides:
         for case in all_cases(ROUNDS):
             count += 1
@@ -64,13 +85,22 @@ def against_the_reference() -> Finding:
 
 def sanitized() -> Finding:
     """The same calls, watched."""
+    problems, reports, count = _watched()
+    return Finding([*map(str, reports), *problems], f"{count} calls watched")
+
+
+@cache
+def _watched() -> tuple[list[str], list[Report], int]:
+    """What was wrong, and what the sanitizer reports, of how many calls."""
+    if not HAS_TRITON:
+        return [], [], 0
     sanitizer, cases = Sanitizer(ROUNDS), all_cases(ROUNDS)
     problems = []
     with launching_with(sanitizer.carry_out):
         for case in cases:
             case.run(KERNELS[case.function])
             problems += _differences(case)
-    return Finding([*problems, *map(str, sanitizer.reports)], f"{len(cases)} calls watched")
+    return problems, sanitizer.reports, len(cases)
 
 
 def gate() -> Finding:
@@ -92,8 +122,10 @@ def intervals() -> Finding:
 
 def mutants() -> Finding:
     """Every broken kernel must be caught."""
-    caught = [hunt(mutant) for mutant in MUTANTS]
+    fitting = [mutant for mutant in MUTANTS if mutant.fits]
+    caught = [hunt(mutant) for mutant in fitting]
     problems = [f"{one.mutant} ({one.function}) survived" for one in caught if not one.said]
+    problems += [f"{one.name} fits {one.function} no longer" for one in MUTANTS if not one.fits]
     did = f"{len(caught) - len(problems)} of {len(caught)} caught"
     return Finding(problems, did, mutant_table(caught))
 

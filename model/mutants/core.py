@@ -223,16 +223,14 @@ class BatchOrdersNoCopies(PagedAllocator):
 class _ChainsCopies(Growing):
     def _make_room_one_by_one(self, rows: Rows, positions: Column, ends: Column) -> Room:
         room = super()._make_room_one_by_one(rows, positions, ends)
-        latest: dict[int, int] = {}
-        for index, (source, copy) in enumerate(room.copies):
-            room.copies[index] = latest.get(source, source), copy
-            latest[source] = copy
+        for index, (_, before) in enumerate(room.copies[:-1], start=1):
+            room.copies[index] = before, room.copies[index][1]
         return room
 
 
 @mutant("CO01")
 class CopyOfACopy(PagedAllocator):
-    """Of two copies of one tail in one batch, the second has the destination of the first as source."""
+    """Of two copies in one batch, the second has the destination of the first as its source."""
 
     growing_class = _ChainsCopies
 
@@ -394,6 +392,9 @@ class OffByOneAtAnExactMultiple(PagedAllocator):
 
 
 class _PadsTheBlockSize(BlockTables):
+    def slots(self, row: int, first: int, count: int) -> Slots:
+        return self.slots_at(np.intp(row), np.arange(first, first + count))
+
     def slots_at(self, rows: Rows | np.intp, positions: Column) -> Slots:
         padded = 1 << (self.block_size - 1).bit_length()
         blocks = self.ids[rows, positions // self.block_size].astype(np.int64)

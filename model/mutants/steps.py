@@ -5,7 +5,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kvoracle.impl import BatchGrowth, PagedAllocator
 from kvoracle.impl.growing import Growing
@@ -131,22 +131,6 @@ class CopySourceNotHeld(PagedAllocator):
     """A step does not hold the blocks that its copies read."""
 
     steps_class = _HoldsNoSources
-
-
-class _SharedByHolds(BlockPool):
-    def is_exclusive(self, block: int) -> bool:
-        return super().is_exclusive(block) and bool(self.holds[block] == 0)
-
-    def are_exclusive(self, ids: Ids) -> NDArray[np.bool_]:
-        exclusive: NDArray[np.bool_] = super().are_exclusive(ids) & (self.holds[ids] == 0)
-        return exclusive
-
-
-@mutant("RC09")
-class HoldsTakenForSharers(PagedAllocator):
-    """A block counts as shared between requests when a step holds it beside its only owner."""
-
-    pool_class = _SharedByHolds
 
 
 class _SharesInFlight(Requests):

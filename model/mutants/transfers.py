@@ -10,6 +10,7 @@ from kvoracle.impl.chains import Prompt
 from kvoracle.impl.errors import BadCall
 from kvoracle.impl.ids import Ids, Rows
 from kvoracle.impl.requests import Requests
+from kvoracle.impl.statistics import Statistics
 from kvoracle.impl.transfers import Transfers
 from kvoracle.model.mutants.base import mutant
 from kvoracle.model.mutants.core import RoomyPool
@@ -132,6 +133,22 @@ class SecondTransferOfAName(PagedAllocator):
     """A transfer begins under a name that is in flight, and the first is lost."""
 
     transfers_class = _TakesAnyName
+
+
+@mutant("RC09")
+class SharersToldByReferences(PagedAllocator):
+    """The requests that share a tail are taken to be as many as its owners, pins and holds."""
+
+    def statistics(self) -> Statistics:
+        right, waste = super().statistics(), 0.0
+        for row in self.requests.by_name.values():
+            length = int(self.tables.lengths[row])
+            tail = self.tables.ids[row, length // self.block_size]
+            owners = int(self.pool.owners[tail])
+            references = owners + int(self.pool.pins[tail] + self.pool.holds[tail])
+            if length % self.block_size:
+                waste += -length % self.block_size * (1 / references - 1 / owners)
+        return replace(right, tail_waste=int(right.tail_waste + waste))
 
 
 # Ends

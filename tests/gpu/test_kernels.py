@@ -8,7 +8,12 @@ torch = pytest.importorskip("torch", reason="the kernels need torch: kvoracle[gp
 
 from kvoracle.gpu.functions import KERNELS, TWINS  # noqa: E402
 from kvoracle.gpu.kernel import HAS_TRITON, Kernel, Launch, launching_with  # noqa: E402
-from kvoracle.model.adapters.gpu_cases import edge_cases, random_cases, sparse_cases  # noqa: E402
+from kvoracle.model.adapters.gpu_cases import (  # noqa: E402
+    edge_cases,
+    random_cases,
+    sparse_cases,
+    unchecked_cases,
+)
 
 SEEDS = range(6)
 SIDES = [
@@ -36,6 +41,11 @@ def test_random_calls_leave_what_the_reference_says(functions, seed):
 @pytest.mark.parametrize("functions", SIDES)
 def test_edges(functions):
     assert list(differences(edge_cases(1), functions)) == []
+
+
+@pytest.mark.parametrize("functions", SIDES)
+def test_values_that_nobody_looked_at_lead_nowhere_else(functions):
+    assert list(differences(unchecked_cases(1), functions)) == []
 
 
 @pytest.mark.parametrize("functions", SIDES)

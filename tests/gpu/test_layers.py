@@ -20,7 +20,12 @@ from kvoracle.gpu.kernel import Kernel, launching_with  # noqa: E402
 from kvoracle.gpu.mutants import MUTANTS  # noqa: E402
 from kvoracle.gpu.production import production_launches  # noqa: E402
 from kvoracle.gpu.sanitizer import Sanitizer  # noqa: E402
-from kvoracle.model.adapters.gpu_cases import edge_cases, random_cases, sparse_cases  # noqa: E402
+from kvoracle.model.adapters.gpu_cases import (  # noqa: E402
+    edge_cases,
+    random_cases,
+    sparse_cases,
+    unchecked_cases,
+)
 from kvoracle.model.adapters.gpu_layers import complaints, mutant_table  # noqa: E402
 from kvoracle.model.adapters.gpu_layers import hunt as hunt_mutant  # noqa: E402
 
@@ -104,7 +109,9 @@ def kinds(reports):
 
 
 @pytest.mark.parametrize(
-    "cases", [random_cases, edge_cases, sparse_cases], ids=lambda c: c.__name__
+    "cases",
+    [random_cases, edge_cases, unchecked_cases, sparse_cases],
+    ids=lambda cases: cases.__name__,
 )
 def test_the_kernels_give_no_report(cases):
     sanitizer = Sanitizer(2)
