@@ -123,6 +123,7 @@ MUTANTS = (
     Mutant(
         "sums-without-other", EXTEND, "mask=earlier < request, other=0)", "mask=earlier < request)"
     ),
+    Mutant("page-without-other", EXTEND, "mask=takes, other=0)", "mask=takes)"),
     Mutant("counts-itself", EXTEND, "mask=earlier < request", "mask=earlier <= request"),
     Mutant("partial-page-twice", EXTEND, "old_pages = (old + page_size - 1)", "old_pages = old"),
     Mutant("last-slot-again", EXTEND, "slot_before + 1 + number", "slot_before + number"),

@@ -3,7 +3,7 @@
     overflow     a 32-bit sum, difference or product that leaves its type, or a value cut to 32 bits
     outside      an access outside every tensor of the launch, gaps between its rows included
     unwritten    a read of output that this launch has not written
-    masked lane  stored though it was masked when loaded without an `other`
+    masked lane  computed with, or stored, though it was masked when loaded without an `other`
     race         one place used by two programs, or by two lanes of one, at least one of them writing
     hint         a tl.multiple_of that is not so
 
@@ -148,14 +148,21 @@ class _Watch:
         self._original["set_grid_idx"](self._program, y, z)
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *how: Any) -> Any:
-        """Load what may be loaded; poison where a masked lane has no `other`."""
+        """Load what may be loaded; poison where a masked lane has no `other`.
+
+        Of one lane only, the interpreter does not tell an `other` of 0 from none.
+        """
         dtype = interpreter._get_np_dtype(ptrs.get_element_ty())
         allowed = self._access(ptrs, mask, dtype.itemsize, writes=False)
-        if other is None:
+        is_undefined = other is None and ptrs.data.size > 1
+        if is_undefined:
             poison = ptrs.data.astype(dtype)
             poison.reshape(-1).view("uint8").fill(self._dice.choice(POISONS))
             other = interpreter.TensorHandle(poison, ptrs.get_element_ty())
-        return self._original["create_masked_load"](ptrs, allowed, other, *how)
+        loaded = self._original["create_masked_load"](ptrs, allowed, other, *how)
+        if is_undefined and not bool(mask.data.all()):
+            loaded.set_attr(UNDEFINED, [True])
+        return loaded
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *how: Any) -> Any:
         """Store what may be stored."""
@@ -168,6 +175,7 @@ class _Watch:
 
     def binary_op(self, lhs: Any, rhs: Any, operate: Any) -> Any:
         """Sums, differences and products of 32 bits are worked out in 64 as well."""
+        self._check_defined(lhs, rhs)
         result = self._original["binary_op"](lhs, rhs, operate)
         if operate.__name__ in ("add", "subtract", "multiply") and result.data.dtype.name in INT32:
             exact = operate(lhs.data.astype("int64"), rhs.data.astype("int64"))
@@ -178,10 +186,15 @@ class _Watch:
 
     def create_int_cast(self, src: Any, dst_type: Any, is_signed: bool) -> Any:
         """A value cut to 32 bits must be the same after it."""
+        self._check_defined(src)
         result = self._original["create_int_cast"](src, dst_type, is_signed)
         if result.data.dtype.name in INT32 and bool((result.data != src.data).any()):
             self.report("overflow", "a value is cut to 32 bits and changed")
         return result
+
+    def _check_defined(self, *operands: Any) -> None:
+        if any(UNDEFINED in operand.attr for operand in operands):
+            self.report("masked lane", "computes with what a masked lane loaded without an `other`")
 
     def _check_hint(self, handle: Any, name: str, values: list[int]) -> None:
         first = int(handle.data.reshape(-1)[0])
@@ -250,6 +263,8 @@ class _Watch:
 
 
 INT32 = ("int32", "uint32")
+UNDEFINED = "undefined"
+"""The mark of a value some lanes of which hold anything."""
 
 
 def _poison(size: int) -> int:

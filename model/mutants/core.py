@@ -278,6 +278,22 @@ class FailedAppendKeepsABlock(PagedAllocator):
     growing_class = _KeepsABlock
 
 
+class _ForeseesNoCopy(Growing):
+    def can_append(self, name: str, count: int) -> bool:
+        suspect, self.tables.suspect[:] = self.tables.suspect.copy(), 0
+        try:
+            return super().can_append(name, count)
+        finally:
+            self.tables.suspect[:] = suspect
+
+
+@mutant("CP04")
+class PredictionForgetsTheCopy(PagedAllocator):
+    """Asked whether there is room, it forgets the block for the copy of a shared tail."""
+
+    growing_class = _ForeseesNoCopy
+
+
 class _CountsFirst(BlockPool):
     lost = 0
 

@@ -1,5 +1,6 @@
 """Mutants of transfers: pins, acknowledgements, leases, what arrives and for whom."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np

@@ -112,7 +112,7 @@ def renamed_by_hand():
     )
 
 
-@pytest.mark.parametrize("seed", range(0, 1000, 100))
+@pytest.mark.parametrize("seed", range(0, 900, 100))
 def test_a_planted_fork_bug_shrinks_to_at_most_four_operations_with_plain_names(seed):
     failure = first_failure(ForkMissesAnOwner, range(seed, seed + 1000), ONE_WAY_TO_WRITE)
     fails = Fails(ForkMissesAnOwner)
@@ -494,7 +494,7 @@ class StepsHoldNothing(ImplAdapter):
         return None
 
 
-@pytest.mark.parametrize("seed", [0, 100])
+@pytest.mark.parametrize("seed", [100, 200, 300])
 def test_a_planted_bug_of_steps_shrinks_to_a_step_and_what_takes_its_blocks(seed):
     failure = first_failure(StepsHoldNothing, range(seed, seed + 1000), OPERATIONS)
     fails = Fails(StepsHoldNothing)

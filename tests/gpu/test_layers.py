@@ -203,6 +203,20 @@ def test_masked_lanes_without_an_other_hold_anything():
     assert 0x5A5A5A5A5A5A5A5A in stored
 
 
+def _counted(out, source, tile: tl.constexpr):
+    lane = tl.arange(0, tile)
+    tl.store(out + lane, tl.load(source + lane, mask=lane < 3) + 1, mask=lane < 3)
+
+
+def test_masked_lanes_without_an_other_are_not_to_be_computed_with():
+    source = torch.ones(3, dtype=torch.int64)
+
+    (report,) = watched(_counted, 1, torch.zeros(3, dtype=torch.int64), source, tile=4)
+
+    assert report.kind == "masked lane"
+    assert "computes with" in report.what
+
+
 def _hinted(out, alignment: tl.constexpr):
     tl.store(tl.multiple_of(out, alignment), 1)
 
