@@ -118,6 +118,7 @@ MUTANTS = (
         "token % block_size * slot_stride",
         "token * slot_stride",
     ),
+    Mutant("zeros-left-out", GATHER, "mask=read, other=0", "mask=read"),
     Mutant("values-over-keys", GATHER, "tl.store(value +", "tl.store(key +"),
     Mutant("gathered-block-in-32-bits", GATHER, "other=0).to(tl.int64)", "other=0)"),
     Mutant(

@@ -32,9 +32,8 @@ OUTPUTS = {
 }
 """The tensors that a kernel fills, whatever they held before."""
 
-POISON = 0x5A
-POISONS = (POISON, 0x00, 0x01, 0xFF)
-"""Bytes of what a masked lane holds; the first is known again where it is stored."""
+POISONS = (0x5A, 0x00, 0x01, 0xFF)
+"""Bytes of what a masked lane without an `other` holds."""
 
 ACCESSES_MAX = 20_000
 """Of one launch; a loop that a broken kernel never leaves ends there."""
@@ -128,7 +127,7 @@ class _Watch:
         for name in PATCHED:
             setattr(builder, name, getattr(self, name))
 
-        def set_attr(handle: Any, name: str, values: list[int]) -> None:
+        def set_attr(handle: Any, name: str, values: Any) -> None:
             self._check_hint(handle, name, values)
             handle_set_attr(handle, name, values)
 
@@ -161,15 +160,14 @@ class _Watch:
             other = interpreter.TensorHandle(poison, ptrs.get_element_ty())
         loaded = self._original["create_masked_load"](ptrs, allowed, other, *how)
         if is_undefined and not bool(mask.data.all()):
-            loaded.set_attr(UNDEFINED, [True])
+            loaded.set_attr(UNDEFINED, ~mask.data)
         return loaded
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *how: Any) -> Any:
         """Store what may be stored."""
-        stored = value.data[mask.data] if value.data.shape == mask.data.shape else value.data
-        size = value.data.dtype.itemsize
-        if size >= 4 and stored.size and bool((stored == _poison(size)).any()):
+        if bool((mask.data & value.attr.get(UNDEFINED, False)).any()):
             self.report("masked lane", "stores what a masked lane loaded without an `other`")
+        size = value.data.dtype.itemsize
         allowed = self._access(ptrs, mask, size, writes=True)
         return self._original["create_masked_store"](ptrs, value, allowed, *how)
 
@@ -196,7 +194,7 @@ class _Watch:
         if any(UNDEFINED in operand.attr for operand in operands):
             self.report("masked lane", "computes with what a masked lane loaded without an `other`")
 
-    def _check_hint(self, handle: Any, name: str, values: list[int]) -> None:
+    def _check_hint(self, handle: Any, name: str, values: Any) -> None:
         first = int(handle.data.reshape(-1)[0])
         if name == "tt.divisibility" and first % values[-1]:
             self.report("hint", f"{first} is not a multiple of {values[-1]}", first)
@@ -264,11 +262,7 @@ class _Watch:
 
 INT32 = ("int32", "uint32")
 UNDEFINED = "undefined"
-"""The mark of a value some lanes of which hold anything."""
-
-
-def _poison(size: int) -> int:
-    return int.from_bytes(bytes([POISON]) * size, "little")
+"""The mark of a value of which some lanes hold anything: those."""
 
 
 def _any_holds(views: list[torch.Tensor], addresses: torch.Tensor, size: int) -> torch.Tensor:

@@ -66,6 +66,7 @@ class Chains:
         self.caching = caching
         self.block_size = tables.block_size
         self.unit = unit or tables.block_size
+        self._unit, self._last_offset = np.array(self.unit), np.array(self.unit - 1)
         self.units = tables.block_size // self.unit
         self.epoch = 0
         self.tails = np.zeros((0, self.unit), np.int64)
@@ -163,9 +164,9 @@ class Chains:
             return
         if self.behind:
             self._catch_up(rows.tolist())
-        offsets = positions % self.unit
+        offsets = positions % self._unit
         self.tails[rows, offsets] = tokens
-        full = (offsets == self.unit - 1).nonzero()[0]
+        full = (offsets == self._last_offset).nonzero()[0]
         if len(full):
             self._fill(rows[full], positions[full])
 
@@ -193,12 +194,12 @@ class Chains:
     def _fill(self, rows: Rows, positions: Column) -> None:
         """Publish the block at a position of each row, whose unit that ends there is in its tail."""
         texts = block_texts(self.tails[rows].ravel(), self.unit)
-        chains = [self.of_row[row] for row in rows.tolist()]
+        chains = list(map(self.of_row.__getitem__, rows.tolist()))
         keys = list(map(self.index.key_of, [chain.parent for chain in chains], texts))
         for chain, key, text in zip(chains, keys, texts, strict=True):
             chain.parent = key
             chain.texts.append(text)
-        blocks = self.tables.ids[rows, positions // self.block_size]
+        blocks = self.tables.ids[rows, self.tables.places(positions)]
         self._publish([chain.epoch for chain in chains], blocks, keys)
         if self.units > 1:
             full = positions % self.block_size == self.block_size - 1

@@ -156,7 +156,8 @@ class Growing:
         """`_grow` by one token each; fast where the rows are plain and the blocks suffice."""
         tables = self.tables
         lengths = tables.lengths[rows]
-        starting = rows[tables.are_full(lengths)]
+        places = tables.places(lengths)
+        starting = rows[tables.are_first(places, lengths)]
         if not are_plain or len(starting) > self.pool.num_free:
             return self._grow(rows, np.ones(len(rows), np.int64), tokens, ones=True)
         ends = lengths + ONE
@@ -164,8 +165,11 @@ class Growing:
         fresh = self.pool.take(len(starting))
         tables.extend_by_one(starting, fresh)
         tables.lengths[rows] = ends
-        slots = self._fill_by_one(rows, lengths, tokens)
-        return BatchGrowth(slots, np.ones(len(rows), np.bool_), [], fresh)
+        if tokens is not None:
+            self.chains.write_each(rows, lengths, tokens)
+        granted = np.empty(len(rows), np.bool_)
+        granted.fill(True)
+        return BatchGrowth(tables.slots_in(rows, places, lengths), granted, [], fresh)
 
     def _grow(
         self, rows: Rows, counts: Column, tokens: AnyTokens | None, ones: bool = False
@@ -198,7 +202,9 @@ class Growing:
     ) -> Slots:
         """Write tokens into rows that have room for them; returns the slots."""
         if ones:
-            return self._fill_by_one(rows, lengths, tokens)
+            if tokens is not None:
+                self.chains.write_each(rows, lengths, tokens)
+            return self.tables.slots_at(rows, lengths)
         if tokens is not None:
             ends = counts.cumsum()
             parts = zip(
@@ -207,11 +213,6 @@ class Growing:
             for row, length, end, count in parts:
                 self.chains.write(row, length, tokens[end - count : end])
         return self.tables.slots_at(rows.repeat(counts), runs(lengths, counts))
-
-    def _fill_by_one(self, rows: Rows, lengths: Column, tokens: AnyTokens | None) -> Slots:
-        if tokens is not None:
-            self.chains.write_each(rows, lengths, tokens)
-        return self.tables.slots_at(rows, lengths)
 
     def _write(self, row: int, tokens: AnyTokens) -> Slots:
         """Write tokens into a row that has room for them; returns the slots."""

@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kvoracle.impl.errors import BadCall, OutOfBlocks
-from kvoracle.impl.ids import Slots
+from kvoracle.impl.ids import ONE, Slots
 
 Pages = NDArray[np.int64]
 Used = NDArray[np.int32]
+
+COUNTED = np.arange(1 << 16)
+"""Kept, since numbers of so many slots take longer to make than to add."""
 
 FREE = 0
 NOT_HELD = -1
@@ -72,6 +75,15 @@ def _row(values: ArrayLike) -> Slots:
     return row.astype(np.int64, copy=False)
 
 
+def _counted(count: int) -> Slots:
+    return COUNTED[:count] if count <= len(COUNTED) else np.arange(count)
+
+
+def _all(flags: NDArray[np.bool_]) -> bool:
+    """As `flags.all()`, which takes several times as long for few flags."""
+    return bool(np.count_nonzero(flags) == len(flags))
+
+
 class TokenPool:
     """Pages 1 .. `pages` of `page_size` slots; page 0 is padding and is never handed out.
 
@@ -93,6 +105,7 @@ class TokenPool:
             raise ValueError("pages and page_size must be at least 1")
         self.pages = pages
         self.page_size = page_size
+        self._size = np.array(page_size)
         self.need_sort = need_sort
         self.used: Used = np.full(pages + 2, FREE, np.int32)
         """int32 [1 + pages + 1]: how many slots of a page are handed out."""
@@ -131,16 +144,16 @@ class TokenPool:
         count = self._growth(lengths, after)
         if self.page_size == 1:
             return self._take(int(count.sum()))
-        size = self.page_size
+        size = self._size
         fill = np.minimum(count, -lengths % size)
         rest = count - fill
         fresh = -(-rest // size)
         pages = self._take(int(fresh.sum()))
-        tail = rest - (fresh - 1) * size
+        tail = rest - (fresh - ONE) * size
         begins = fresh > 0
         self.used[ends[partial] // size] += fill[partial].astype(np.int32)
         self.used[pages[np.cumsum(fresh)[begins] - 1]] = tail[begins]
-        return self._laid_out(ends + 1, fill, pages, fresh, tail)
+        return self._laid_out(ends + ONE, fill, pages, fresh, tail)
 
     def alloc_decode(self, lengths: ArrayLike, last: ArrayLike) -> Slots:
         """Grow each request of `lengths` tokens (int [requests]) by one: int64 [requests].
@@ -151,9 +164,10 @@ class TokenPool:
         if self.page_size == 1:
             return self._take(len(held))
         pages = self._take(len(held) - int(np.count_nonzero(partial)))
-        slots = ends + 1
-        slots[~partial] = pages * self.page_size
-        self.used[slots // self.page_size] = slots % self.page_size + 1
+        slots: Slots = ends + ONE
+        slots[~partial] = pages * self._size
+        at = slots // self._size
+        self.used[at] = slots - at * self._size + ONE
         return slots
 
     def free(self, slots: ArrayLike) -> None:
@@ -163,7 +177,7 @@ class TokenPool:
         """
         given = _row(slots)
         pages, counts = self._by_page(given)
-        are_whole = (self.used.take(pages, mode="clip") == counts).all()
+        are_whole = _all(self.used.take(pages, mode="clip") == counts)
         if not are_whole or not self._are_distinct(pages):
             raise self._refusal(given.tolist())
         if self._group is None:
@@ -239,16 +253,15 @@ class TokenPool:
         held, ends = _row(lengths), _row(last)
         if len(held) != len(ends):
             raise BadCall("one last slot for each request", f"{len(ends)} for {len(held)}")
-        if len(held) > 0 and held.min() < 0:
+        if np.count_nonzero(held < 0):
             raise BadCall("negative count", str(held.min()))
-        offsets = held % self.page_size
+        offsets = held % self._size
         partial = offsets > 0
         tails, filled = ends[partial], offsets[partial]
-        pages = tails // self.page_size
-        right = (self.used.take(pages, mode="clip") == filled) & (
-            tails - pages * self.page_size + 1 == filled
-        )
-        if not right.all():
+        pages = tails // self._size
+        right = self.used.take(pages, mode="clip") == filled
+        right &= tails - pages * self._size + ONE == filled
+        if not _all(right):
             raise BadCall("not the last slot of a request", f"slot {tails[~right][0]}")
         if not self._are_distinct(pages):
             raise BadCall("two requests end in one page", f"slots {tails.tolist()}")
@@ -259,7 +272,7 @@ class TokenPool:
         if len(lengths) != len(before):
             raise BadCall("one length for each request", f"{len(lengths)} for {len(before)}")
         count = lengths - before
-        if len(count) > 0 and count.min() < 0:
+        if np.count_nonzero(count < 0):
             raise BadCall("negative count", str(count.min()))
         return count
 
@@ -267,18 +280,17 @@ class TokenPool:
         self, next_slot: Slots, fill: Slots, pages: Pages, fresh: Slots, tail: Slots
     ) -> Slots:
         """Slots as runs: of each request the rest of its old page, then its new pages."""
-        first = np.cumsum(fresh + 1) - fresh - 1
+        first = fresh.cumsum() - fresh + _counted(len(fresh))
         is_new = np.ones(len(fill) + len(pages), np.bool_)
         is_new[first] = False
         origin = np.empty(len(is_new), np.int64)
         origin[first] = next_slot
-        origin[is_new] = pages * self.page_size
+        origin[is_new] = pages * self._size
         length = np.full(len(is_new), self.page_size)
         length[first + fresh] = tail
         length[first] = fill
-        ends = np.cumsum(length)
-        slots: Slots = np.repeat(origin - ends + length, length)
-        slots += np.arange(len(slots))
+        slots: Slots = (origin - length.cumsum() + length).repeat(length)
+        slots += _counted(len(slots))
         return slots
 
     def _by_page(self, slots: Slots) -> tuple[Pages, Slots | int]:
@@ -298,12 +310,12 @@ class TokenPool:
         """Whether every slot begins a page or comes right after the one before it."""
         in_order = slots % self.page_size == 0
         in_order[1:] |= slots[1:] == slots[:-1] + 1
-        return bool(in_order.all())
+        return _all(in_order)
 
     def _are_distinct(self, pages: Pages) -> bool:
         order = np.arange(len(pages), dtype=np.int32)
         self._seen[pages] = order
-        return bool((self._seen[pages] == order).all())
+        return _all(self._seen[pages] == order)
 
     def _refusal(self, slots: list[int]) -> BadCall:
         """Why slots cannot be given back."""

@@ -14,7 +14,7 @@ from kvoracle.model.session import Pulse
 from kvoracle.model.shrink import shrink
 from kvoracle.model.trace import write
 
-OPERATIONS_MAX = 20_000
+OPERATIONS_MAX = 60_000
 HUNT_SECONDS_MAX = 600.0
 
 
@@ -37,8 +37,9 @@ def catch(name: str, engine: str, seed: int) -> Caught:
 
 
 def catch_all(seed: int, workers: int) -> list[Caught]:
-    """Hunt every mutant with every engine, in the order of their definition."""
-    jobs = [(mutant.name, engine, seed) for mutant in MUTANTS for engine in ENGINES]
+    """Hunt every mutant with every engine: one engine after the other, so that every worker has as
+    many hunts of the slow one."""
+    jobs = [(mutant.name, engine, seed) for engine in ENGINES for mutant in MUTANTS]
     caught: dict[int, Caught] = {}
     children = [
         Child(_catch_share, jobs, Share(n, workers), hang_seconds=HUNT_SECONDS_MAX)

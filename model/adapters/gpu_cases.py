@@ -93,7 +93,9 @@ def edge_cases(seed: int) -> Iterator[Case]:
     """What random ones seldom meet."""
     dice = random.Random(seed)
     for requests, most in ((0, 0), (1, 1), (5, 0), (3, 300)):
-        yield slot_mapping_case(dice, requests=requests, tokens_max=most)
+        yield slot_mapping_case(dice, requests, most)
+    for world in (2, 2, 3, 3):
+        yield slot_mapping_case(dice, 2, 40, world)
     yield beyond_table_case(dice)
     for dtype in DTYPES:
         yield from kv_cases(dice, dtype)
@@ -108,7 +110,7 @@ def edge_cases(seed: int) -> Iterator[Case]:
     yield _copy_case(dice, 3, 2500, 1, [(0, 2), (2, 0), (2, 1)])
     for requests in (0, 1, 130):
         yield extend_case(dice, requests=requests, grown_max=3)
-        yield decode_case(dice, requests=requests)
+        yield decode_case(dice, requests=2 * requests)
     yield extend_case(dice, requests=2, grown_max=1200)
 
 
@@ -130,12 +132,14 @@ def sparse_cases(seed: int) -> Iterator[Case]:
     yield _far_copy(dice, [(0, 1), (1, 2)])
 
 
-def slot_mapping_case(dice: random.Random, requests: int = 0, tokens_max: int = 9) -> Case:
+def slot_mapping_case(
+    dice: random.Random, requests: int | None = None, tokens_max: int = 9, world: int = 0
+) -> Case:
     """Requests of random lengths at random positions, with every option."""
-    requests = requests or (dice.randint(1, 6) if tokens_max == 9 else requests)
+    requests = dice.randint(1, 6) if requests is None else requests
     interleave, ratio = dice.choice([(1, 1), (2, 1), (2, 2), (4, 2), (1, 4)])
     block_size = 4 * dice.randint(1, 4)
-    world = dice.choice([1, 1, 2, 3])
+    world = world or dice.choice([1, 1, 2, 3])
     rank = dice.randrange(world)
     options = {"ratio": ratio, "world": world, "rank": rank, "interleave": interleave}
     width = dice.randint(8, 20) * ratio
@@ -151,6 +155,7 @@ def slot_mapping_case(dice: random.Random, requests: int = 0, tokens_max: int = 
             positions.append(position)
             slots.append(slot)
         starts.append(len(positions))
+    positions += [dice.randrange(reach) for _ in range(dice.randint(0, 3))]
     buffer, whole = _guarded(len(slots) + dice.randint(0, 5), torch.int64)
     expected = whole.clone()
     expected[GUARD : GUARD + len(buffer)] = torch.tensor(
@@ -160,7 +165,7 @@ def slot_mapping_case(dice: random.Random, requests: int = 0, tokens_max: int = 
     wide[:, :width] = torch.tensor(tables, dtype=torch.int32).reshape(requests, width)
     starts_tensor = torch.tensor(starts, dtype=torch.int32)
     arguments = (wide[:, :width], starts_tensor, _int64(positions), buffer, block_size)
-    about = f"{requests} requests, {len(positions)} tokens"
+    about = f"{requests} requests, {len(slots)} tokens"
     return Case("slot_mapping", about, arguments, options, [whole], [expected])
 
 

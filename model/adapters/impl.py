@@ -1,7 +1,7 @@
 """This project's own optimized allocator."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 
 from kvoracle import impl
 from kvoracle.model.adapters.base import Adapter
@@ -10,6 +10,7 @@ from kvoracle.model.trace import Configuration
 
 NEVER_GIVEN = 0
 NO_KEYS: Mapping[str, str] = {}
+COUNTS = [field.name for field in fields(impl.Statistics) if field.name != "usage"]
 
 
 class ImplAdapter(Adapter):
@@ -192,9 +193,8 @@ class ImplAdapter(Adapter):
 
     def statistics(self) -> dict[str, int]:
         """What the allocator counts, by name."""
-        counts = asdict(self.allocator.statistics())
-        del counts["usage"]
-        return counts
+        counted = self.allocator.statistics()
+        return {name: getattr(counted, name) for name in COUNTS}
 
     def _note_begun(self, transfer: str) -> None:
         self._begun.setdefault(transfer, []).append(self.allocator.generation_of(transfer))

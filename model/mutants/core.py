@@ -411,9 +411,9 @@ class _PadsTheBlockSize(BlockTables):
     def slots(self, row: int, first: int, count: int) -> Slots:
         return self.slots_at(np.intp(row), np.arange(first, first + count))
 
-    def slots_at(self, rows: Rows | np.intp, positions: Column) -> Slots:
+    def slots_in(self, rows: Rows | np.intp, places: Column, positions: Column) -> Slots:
         padded = 1 << (self.block_size - 1).bit_length()
-        blocks = self.ids[rows, positions // self.block_size].astype(np.int64)
+        blocks = self.ids[rows, places].astype(np.int64)
         slots: Slots = blocks * padded + positions % self.block_size
         return slots
 

@@ -144,10 +144,10 @@ class SharersToldByReferences(PagedAllocator):
         right, waste = super().statistics(), 0.0
         for row in self.requests.by_name.values():
             length = int(self.tables.lengths[row])
-            tail = self.tables.ids[row, length // self.block_size]
-            owners = int(self.pool.owners[tail])
-            references = owners + int(self.pool.pins[tail] + self.pool.holds[tail])
             if length % self.block_size:
+                tail = self.tables.ids[row, length // self.block_size]
+                owners = int(self.pool.owners[tail])
+                references = owners + int(self.pool.pins[tail] + self.pool.holds[tail])
                 waste += -length % self.block_size * (1 / references - 1 / owners)
         return replace(right, tail_waste=int(right.tail_waste + waste))
 

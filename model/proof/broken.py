@@ -1,6 +1,7 @@
 """Operations broken on purpose: without one of its parts a proof must fail, and on a trace that an
 allocator with the same bug fails on."""
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -8,12 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from kvoracle.model.errors import UsageError
+from kvoracle.model.proof.finite import Finite, carried_out
 from kvoracle.model.proof.invariants import INVARIANTS, Claim
 from kvoracle.model.proof.pool import BY_NAME
 from kvoracle.model.proof.relation import Relation
-from kvoracle.model.proof.search import Found, group_of, shortest
+from kvoracle.model.proof.search import Found, Happens, group_of, shortest
 from kvoracle.model.proof.solver import any_state, argument
-from kvoracle.model.proof.state import State
+from kvoracle.model.proof.state import State, sort_of
 from kvoracle.model.registry import MUTANT_PREFIX, Target, resolve
 from kvoracle.model.run import Failure, run
 from kvoracle.model.trace import Trace, write
@@ -42,6 +44,7 @@ class Counterexample(NamedTuple):
 
     trace: Trace
     broken: list[str]
+    is_out_of_turn: bool = False
     target: Target | None = None
     failure: Failure | None = None
 
@@ -80,23 +83,45 @@ def parts_of(relation: Relation) -> list[str]:
 
 
 def counterexample(relation: Relation, claim: Claim | None = None) -> Counterexample | None:
-    """A trace on which a broken operation breaks an invariant, this one or any."""
+    """A trace on which a broken operation breaks an invariant, this one or any.
+
+    Where no call of a trace leads there, one after which the operation could happen by itself.
+    """
     claims = INVARIANTS if claim is None else (claim,)
-
-    def happens(done: Relation, _: State, after: State) -> list[str]:
-        if done != relation:
-            return []
-        return [invariant.__name__ for invariant in claims if not invariant(after)]
-
-    found = shortest(group_of(relation), happens, {**BY_NAME, relation.name: relation})
+    group = group_of(relation)
+    found = shortest(group, _when_done(relation, claims), {**BY_NAME, relation.name: relation})
     if found is None:
-        return None
-    example = Counterexample(found.trace, list(dict.fromkeys(found.happened)))
+        found = shortest(group, _out_of_turn(relation, claims))
+        return found and Counterexample(found.trace, found.happened, is_out_of_turn=True)
+    example = Counterexample(found.trace, found.happened)
     mutant = MUTANTS.get(f"{relation.name}: {', '.join(relation.left_out)}")
     if mutant is None:
         return example
     target = resolve(MUTANT_PREFIX + mutant)
     return example._replace(target=target, failure=_failure(found, target))
+
+
+def _when_done(relation: Relation, claims: Sequence[Claim]) -> Happens:
+    return lambda done, _, after: broken_in(after, claims) if done == relation else []
+
+
+def _out_of_turn(relation: Relation, claims: Sequence[Claim]) -> Happens:
+    def happens(_: Relation, __: State, state: State) -> list[str]:
+        assert isinstance(state.world, Finite)
+        domains = state.world.domains
+        for arguments in product(*(domains.get(sort_of(name), ()) for name in relation.arguments)):
+            if all(relation.guards(state, *arguments)):
+                broken = broken_in(carried_out(relation, state, *arguments), claims)
+                if broken:
+                    return broken
+        return []
+
+    return happens
+
+
+def broken_in(state: State, claims: Sequence[Claim]) -> list[str]:
+    """The names of the claims that do not hold."""
+    return [claim.__name__ for claim in claims if not claim(state)]
 
 
 def _failure(found: Found, target: Target) -> Failure | None:

@@ -37,7 +37,7 @@ from kvoracle.model.proof.state import State
 from kvoracle.model.proof.tie import domains_of
 from kvoracle.model.trace import Configuration, Group, Trace
 
-Happens = Callable[[Relation, State, State], Sequence[str]]
+Happens = Callable[[Relation, State, State], list[str]]
 """What of interest happened when a relation was carried out, given the states before and after."""
 
 CORE: list[AnyOperation] = [
@@ -110,8 +110,8 @@ WAYS: dict[str, Way] = {
 }
 """What is tried, by the group of the operation that is looked for."""
 
-FEW = {"worker": range(2), "generation": range(4)}
-TRIES = (1_000, 4_000, 16_000)
+FEW = {"worker": range(2), "generation": range(4), "token": (0,), "key": ((),)}
+TRIES = (1_000, 4_000, 10_000)
 """How many operations are tried on one way before the others, and then when none led anywhere."""
 
 
@@ -119,7 +119,7 @@ class Found(NamedTuple):
     """A trace at whose end something happens, what it is, and which way it was found on."""
 
     trace: Trace
-    happened: Sequence[str]
+    happened: list[str]
     way: Way
 
 
@@ -162,7 +162,7 @@ def _search(
             except (Stuck, KeyError):
                 continue
             if happened:
-                return Found(Trace(config, [*trace, operation]), happened, way)
+                return Found(Trace(config, [*trace, operation]), [*dict.fromkeys(happened)], way)
             if (fingerprint := _fingerprint(following)) not in known:
                 known.add(fingerprint)
                 queue.append((following, [*trace, operation]))

@@ -100,17 +100,23 @@ def _fails(out: Console, relation: Relation, without: str, folder: Path) -> bool
     if example is None:
         out.print("is not proven, and no short trace shows why.")
         return False
-    _show_counterexample(out, example, folder)
+    _show_counterexample(out, relation.name, example, folder)
     return False
 
 
-def _show_counterexample(out: Console, example: Counterexample, folder: Path) -> None:
+def _show_counterexample(
+    out: Console, operation_name: str, example: Counterexample, folder: Path
+) -> None:
     for name in example.broken:
         out.print(f"breaks what holds otherwise: {name.replace('_', ' ')}", markup=False)
     out.print()
     out.print(f"The shortest way there, on {example.pool}:")
     for index, operation in enumerate(example.trace.operations):
         out.print(f"  {index:>3}  {found.in_words(operation)}", markup=False)
+    if example.is_out_of_turn:
+        out.print(
+            f"       and then {operation_name}, which nothing holds back any more", markup=False
+        )
     out.print()
     if example.failure is None or example.target is None:
         path = example.save(folder)

@@ -101,7 +101,7 @@ def call(function, position, value):
         ("slot_mapping", 0, lambda t: t.t(), "must be contiguous from dimension 1"),
         ("slot_mapping", 1, lambda t: t[:-1], "query starts must have the shape"),
         ("slot_mapping", 1, lambda t: t + 1, "the first of the query starts must be from 0 to 0"),
-        ("slot_mapping", 2, lambda t: t[:-1], "the last of the query starts must be from"),
+        ("slot_mapping", 2, lambda t: t[:1], "the last of the query starts must be from"),
         ("slot_mapping", 3, lambda t: t.to("meta"), "must be on meta"),
         ("slot_mapping", 4, lambda _: 0, "the block size must be a whole number from 1"),
         ("slot_mapping", 4, lambda _: 7, "does not split|must be"),

@@ -30,11 +30,10 @@ from kvoracle.model.adapters.gpu_layers import complaints, mutant_table  # noqa:
 from kvoracle.model.adapters.gpu_layers import hunt as hunt_mutant  # noqa: E402
 
 LAUNCHES = production_launches()
-PINNED_TRITON = "3.9.0"
 PINNED = """\
 kernel         arch    registers  16-byte loads  16-byte stores  local
-slot_mapping   sm_90          26           0/23             1/1      0
-slot_mapping   sm_100         26           0/23             1/1      0
+slot_mapping   sm_90          {slot}           0/23             1/1      0
+slot_mapping   sm_100         {slot}           0/23             1/1      0
 kv_write       sm_90          40           8/12             8/8      0
 kv_write       sm_100         40           8/12             8/8      0
 paged_gather   sm_90          40            8/9             8/8      0
@@ -43,10 +42,15 @@ copy_disjoint  sm_90          30            4/7             4/4      0
 copy_disjoint  sm_100         30            4/7             4/4      0
 copy_chains    sm_90          48          36/57           36/36      0
 copy_chains    sm_100         48          36/57           36/36      0
-alloc_extend   sm_90          32            0/9             0/4      0
-alloc_extend   sm_100         32            0/9             0/4      0
-alloc_decode   sm_90          16            0/4             0/1      0
-alloc_decode   sm_100         16            0/4             0/1      0"""
+alloc_extend   sm_90          {extend}            0/9             0/4      0
+alloc_extend   sm_100         {extend}            0/9             0/4      0
+alloc_decode   sm_90          {decode}            0/4             0/1      0
+alloc_decode   sm_100         {decode}            0/4             0/1      0"""
+REGISTERS = {
+    "3.7.1": {"slot": 28, "extend": 31, "decode": 19},
+    "3.9.0": {"slot": 26, "extend": 32, "decode": 16},
+}
+"""By the version of Triton; of others the limits hold."""
 
 
 def by_kernel(launch):
@@ -60,8 +64,8 @@ def test_the_machine_code_keeps_its_limits_and_is_as_pinned():
     machines = [measure(launch, arch) for launch in LAUNCHES for arch in ARCHITECTURES]
 
     assert [said for machine in machines for said in beyond_limits(machine)] == []
-    if triton.__version__ == PINNED_TRITON:
-        assert "\n".join(table(machines)) == PINNED
+    if triton.__version__ in REGISTERS:
+        assert "\n".join(table(machines)) == PINNED.format(**REGISTERS[triton.__version__])
 
 
 def test_the_gate_refuses_copies_that_are_not_aligned():
@@ -197,10 +201,9 @@ def test_masked_lanes_without_an_other_hold_anything():
         with launching_with(sanitizer.carry_out):
             Kernel(_masked).launch(1, out, source, tile=4)
         stored.add(int(out[3]))
-        assert not sanitizer.reports or kinds(sanitizer.reports) == ["masked lane"]
+        assert kinds(sanitizer.reports) == ["masked lane"]
 
     assert len(stored) > 1
-    assert 0x5A5A5A5A5A5A5A5A in stored
 
 
 def _counted(out, source, tile: tl.constexpr):

@@ -32,6 +32,8 @@ def join(s: State, step: Term, request: Term, token: Term) -> Parts:
     """A step is to write a token into room that a request has."""
     yield from is_live(s, request)
     yield guard("there is room", s.promised(request).is_before(s.room(request)))
+    yield guard("the step is the youngest", _is_youngest(s, step))
+    yield guard("one token a step", no(s.writes(step, request)))
     block = s.table(request, s.promised_index(request))
     yield from promises(s, step, request, block, token)
     end = s.promised(request).after(s.size())
@@ -64,8 +66,6 @@ def promises(s: State, step: Term, request: Term, target_block: Term, token: Ter
     """The step will write this token at the end of what is promised."""
     end = s.promised(request)
     yield guard("the step is in flight", s.flying(step))
-    yield guard("the step is the youngest", _is_youngest(s, step))
-    yield guard("one token a step", no(s.writes(step, request)))
     yield effect("the step writes to it", writes=put(s.writes, step, request, True))
     yield effect(
         "it writes here",
