@@ -12,7 +12,7 @@ help: ## list the entry points
 fuzz: $(ENV)/ready ## the main job: this project's allocator, both engines, 30 seconds
 	$(ENV)/bin/kvoracle fuzz --allocator impl --engine both --budget 30s
 
-test: $(TEST)/ready ## lint, types and all tests, SGLang's real allocators among them
+test: $(TEST)/ready ## lint, types and all tests: SGLang's real allocators, proofs, kernels interpreted
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/mypy
@@ -50,7 +50,7 @@ $(ENV)/ready: pyproject.toml
 
 $(TEST)/ready: pyproject.toml
 	$(call new_environment,$(TEST))
-	$(TEST)/bin/pip install -q torch==2.13.0
+	$(TEST)/bin/pip install -q torch==2.13.0 triton==3.9.0
 	$(TEST)/bin/pip install -q --no-deps sglang==0.5.23
 	$(TEST)/bin/pip install -q -e '.[test]'
 	touch $@

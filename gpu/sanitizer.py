@@ -13,7 +13,7 @@ it; and an access outside is reported and not made, so that nothing here ends th
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -78,14 +78,20 @@ class Access(NamedTuple):
 class Sanitizer:
     """Carries out launches (`launching_with(sanitizer.carry_out)`) and reports."""
 
-    def __init__(self, seed: int, accesses_max: int = ACCESSES_MAX) -> None:
+    def __init__(
+        self,
+        seed: int,
+        accesses_max: int = ACCESSES_MAX,
+        poisons: Sequence[int] = POISONS,
+    ) -> None:
         self._dice = random.Random(seed)
         self._accesses_max = accesses_max
+        self._poisons = poisons
         self.reports: list[Report] = []
 
     def carry_out(self, launch: Launch) -> None:
         """Run one launch in the interpreter, watched."""
-        watch = _Watch(launch, self._dice, self._accesses_max)
+        watch = _Watch(launch, self._dice, self._accesses_max, self._poisons)
         try:
             with watch.patched():
                 launch.kernel.interpreted[(launch.programs,)](*launch.arguments, **launch.constants)
@@ -98,8 +104,11 @@ class Sanitizer:
 class _Watch:
     """One launch under watch."""
 
-    def __init__(self, launch: Launch, dice: random.Random, accesses_max: int) -> None:
+    def __init__(
+        self, launch: Launch, dice: random.Random, accesses_max: int, poisons: Sequence[int]
+    ) -> None:
         self.launch = launch
+        self._poisons = poisons
         self._accesses_max = accesses_max
         self.reports: list[Report] = []
         self.accesses: list[Access] = []
@@ -156,7 +165,7 @@ class _Watch:
         is_undefined = other is None and ptrs.data.size > 1
         if is_undefined:
             poison = ptrs.data.astype(dtype)
-            poison.reshape(-1).view("uint8").fill(self._dice.choice(POISONS))
+            poison.reshape(-1).view("uint8").fill(self._dice.choice(self._poisons))
             other = interpreter.TensorHandle(poison, ptrs.get_element_ty())
         loaded = self._original["create_masked_load"](ptrs, allowed, other, *how)
         if is_undefined and not bool(mask.data.all()):

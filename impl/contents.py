@@ -61,7 +61,7 @@ def unpacked(text: bytes) -> AnyTokens:
 
 
 def block_texts(tokens: AnyTokens, block_size: int) -> list[bytes]:
-    """The packed tokens of each full block of `tokens`, which begin at a block edge."""
+    """The packed tokens of each full block of `tokens`, contiguous and from a block edge on."""
     full = tokens[: len(tokens) // block_size * block_size]
     narrow = _narrowed(full)
     if narrow is None:

@@ -28,7 +28,7 @@ class BlockTables:
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
-        self._size = np.array(block_size)
+        self._size = np.array(block_size)  # as `ONE` is
         self.ids = np.zeros((8, 8), np.int32)
         self._width = np.array(8)
         self._columns = np.zeros((7, 8), np.int64)

@@ -105,7 +105,7 @@ class TokenPool:
             raise ValueError("pages and page_size must be at least 1")
         self.pages = pages
         self.page_size = page_size
-        self._size = np.array(page_size)
+        self._size = np.array(page_size)  # as `ONE` is
         self.need_sort = need_sort
         self.used: Used = np.full(pages + 2, FREE, np.int32)
         """int32 [1 + pages + 1]: how many slots of a page are handed out."""

@@ -106,7 +106,7 @@ def _check_kernels(out: Console) -> bool:
         for line in [*finding.lines, *finding.problems]:
             out.print(f"    {line}", markup=False)
         is_right &= not finding.problems
-    out.print("NOT BUILT: the peers' kernels under these layers; figures from a GPU.")
+    out.print("NOT SHOWN here: speed, and what only a GPU does wrong (make gpu).")
     return is_right
 
 

@@ -1,5 +1,6 @@
 """The layers that check the kernels without a GPU, and the broken kernels that they must see."""
 
+import importlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -130,6 +131,14 @@ def mutants() -> Finding:
     return Finding(problems, did, mutant_table(caught))
 
 
+def peers() -> Finding:
+    """The installed engines' kernels.  What is seen of them fails nothing here."""
+    module = importlib.import_module("kvoracle.model.adapters.gpu_peers")
+    skipped = sum(module.version_of(peer.engine) is None for peer in module.PEERS)
+    lines = [line for peer in module.PEERS for line in module.in_lines(peer)]
+    return Finding([], f"{len(module.PEERS) - skipped} kernels, {skipped} skipped", lines)
+
+
 def mutant_table(caught: list[Caught]) -> list[str]:
     """A line for each: which layers caught it, and what the first of B, D, C and A said."""
     lines = [f"{'mutant':<32}{'function':<14}{'by':<6}what was said"]
@@ -188,4 +197,5 @@ LAYERS = (
     Layer("C", "machine code within its limits", gate),
     Layer("D", "no 32-bit operation overflows", intervals),
     Layer("mutants", "broken kernels are seen", mutants),
+    Layer("peers", "the engines' kernels under A, B and C", peers),
 )

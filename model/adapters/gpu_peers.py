@@ -20,17 +20,18 @@ from typing import Any, NamedTuple
 import torch
 import triton
 import triton.language as tl
-from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime import interpreter
 
 from kvoracle.gpu.ahead import measure
 from kvoracle.gpu.block_copy import as_words
 from kvoracle.gpu.copy_plan import plan_copies
-from kvoracle.gpu.kernel import Kernel, Launch, launching_with, power_of_two
+from kvoracle.gpu.functions import KERNELS
+from kvoracle.gpu.kernel import Kernel, launching_with, power_of_two
 from kvoracle.gpu.production import production_launches
 from kvoracle.gpu.sanitizer import Sanitizer
 from kvoracle.model.adapters.gpu_cases import Case, edge_cases, random_cases
 
-ROUNDS = 6
+ROUNDS = 12
 COPY_WORDS = 2048
 """Of a tile of SGLang's page copy; larger pages need a second axis of programs."""
 
@@ -88,8 +89,8 @@ def sglang_copy_pages(planes: Sequence[torch.Tensor], pairs: Sequence[tuple[int,
     kernel = _kernel("sglang", "kernels/ops/kvcache/copy_pages.py", "_copy_pages_kernel")
     sources, destinations = (torch.tensor(ids) for ids in zip(*pairs, strict=True))
     words = as_words(planes[0])
-    constants = {"SRC_STRIDE": 1, "DST_STRIDE": 1, "BLOCK": COPY_WORDS}
-    kernel.launch(len(pairs), words, sources, destinations, words.shape[1], **constants)
+    arguments = (words, sources, destinations, words.shape[1])
+    kernel.launch(len(pairs), *arguments, SRC_STRIDE=1, DST_STRIDE=1, BLOCK=COPY_WORDS)
 
 
 def vllm_slot_mapping(
@@ -161,14 +162,25 @@ def version_of(engine: str) -> str | None:
 
 
 def look_at(peer: Peer) -> Seen:
-    """A peer's kernel under layers A, B and C."""
+    """A peer's kernel under layers A, B and C; masked lanes hold 0 here, as they mostly do on a GPU."""
     with _interpretable_library():
-        plain, differences = _run(peer)
-        sanitizer = Sanitizer(ROUNDS)
+        calls, differences = _run(peer)
+        sanitizer = Sanitizer(ROUNDS, poisons=(0,))
         with launching_with(sanitizer.carry_out):
             _run(peer)
     reports = list(dict.fromkeys(f"{report.kind}: {report.what}" for report in sanitizer.reports))
-    return Seen(plain, differences, reports, _machine(peer))
+    return Seen(calls, differences, reports, _machine(peer))
+
+
+def in_lines(peer: Peer) -> list[str]:
+    """What was seen of a peer's kernel, or that its engine is not here."""
+    version = version_of(peer.engine)
+    if version is None:
+        return [f"{peer.engine}, {peer.kernel}: skipped, {peer.engine} is not installed"]
+    seen = look_at(peer)
+    said = [*seen.differences, *seen.reports] or ["nothing to report"]
+    head = f"{peer.engine} {version}, {peer.kernel}: {seen.calls} calls; {seen.machine}"
+    return [head, *(f"    {one}" for one in said)]
 
 
 def _run(peer: Peer) -> tuple[int, list[str]]:
@@ -186,11 +198,8 @@ def _run(peer: Peer) -> tuple[int, list[str]]:
 
 def _machine(peer: Peer) -> str:
     """What the compiled kernel takes on sm_90, with an engine's shapes."""
-    launches: list[Launch] = []
-    calls = {name: _nothing for name in ("slot_mapping", "copy_blocks", "kv_write", "paged_gather")}
-    calls |= {"alloc_extend": _nothing, "alloc_decode": _nothing, peer.function: peer.call}
-    launches = production_launches(calls)
-    one = measure(launches[0], 90)
+    calls = {**dict.fromkeys(KERNELS, _nothing), peer.function: peer.call}
+    one = measure(production_launches(calls)[0], 90)
     return (
         f"{one.registers} registers, {one.wide_stores} of {one.stores} stores of 16 bytes,"
         f" {one.local} local"
@@ -238,12 +247,23 @@ def _module_of(function: str, name: str) -> ModuleType:
     return module
 
 
+class _LibraryFunction(interpreter.InterpretedFunction):  # type: ignore[misc]
+    """An interpreted function that, once called, leaves Triton's language as it found it."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        scope = interpreter._patch_lang(self.fn)
+        try:
+            return self.rewrite()(*arguments, **options)
+        finally:
+            scope.restore()
+
+
 @contextmanager
 def _interpretable_library() -> Iterator[None]:
     """Triton's own functions, such as tl.sum, interpreted: else that takes TRITON_INTERPRET."""
     own = {name: f for name, f in vars(tl).items() if isinstance(f, triton.JITFunction)}
     for name, function in own.items():
-        setattr(tl, name, InterpretedFunction(function.fn))
+        setattr(tl, name, _LibraryFunction(function.fn))
     try:
         yield
     finally:

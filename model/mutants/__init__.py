@@ -7,6 +7,7 @@ docs/bugs.md) and one sentence that says what it does wrong.
 from kvoracle.model.mutants import (
     core,
     groups,
+    keys,
     lookup,
     preempt,
     prefix,
@@ -22,6 +23,7 @@ __all__ = [
     "Mutant",
     "core",
     "groups",
+    "keys",
     "lookup",
     "preempt",
     "prefix",

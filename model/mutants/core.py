@@ -10,6 +10,7 @@ from kvoracle.impl import BatchGrowth, Growth, OutOfBlocks, PagedAllocator
 from kvoracle.impl.contents import AnyTokens
 from kvoracle.impl.growing import Growing, Room
 from kvoracle.impl.growth import Copy
+from kvoracle.impl.idle_queue import IdleQueue
 from kvoracle.impl.ids import Ids, Rows, Slots
 from kvoracle.impl.pool import BlockPool
 from kvoracle.impl.requests import Requests
@@ -18,12 +19,13 @@ from kvoracle.model.mutants.base import mutant
 
 
 class RoomyPool(BlockPool):
-    """A pool whose free stack has room for blocks that are given back more than once."""
+    """A pool with room for blocks that are given back more than once."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._stack = np.resize(self._stack, 16 * self.blocks)
         self._cells = self._stack.data
+        self.idle = IdleQueue(16 * self.blocks)
 
 
 class _EnqueuesEachEntry(RoomyPool):

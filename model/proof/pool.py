@@ -184,6 +184,7 @@ class Pool:
 
     def acknowledge(self, transfer: str, worker: int, life: int) -> None:
         generation = self.state.generation(transfer) - life
+        self._must_be(self.state.outstanding(transfer) and self.state.awaited(transfer, worker))
         if self.state.reading(transfer, generation, worker):
             self._do("finish", transfer, generation, worker)
         about = (transfer, generation, worker)

@@ -100,7 +100,7 @@ def test_check_says_what_passed_what_failed_and_what_was_not_run(capsys, monkeyp
     ]
     assert "    wrong\n" in text
     assert "OSError: no compiler" in text
-    assert "NOT BUILT" in text
+    assert "NOT SHOWN here: speed" in text
 
 
 def test_fuzz_on_device_memory_says_how_to_do_it_again(capsys):

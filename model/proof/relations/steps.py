@@ -130,14 +130,12 @@ def fail(s: State, step: Term, request: Term, token: Term) -> Parts:
 
 def stray(s: State, step: Term, block: Term, offset: Term, token: Term) -> Parts:
     """A step in flight writes for a request that has ended."""
-    yield guard("the step is in flight", s.flying(step))
     yield guard("the step writes there", s.strays(step, block, offset))
     yield effect("anything is in the block", content=put(s.content, block, offset, token))
 
 
 def end_step(s: State, step: Term) -> Parts:
     """A step ends, and lets go what it held."""
-    yield guard("the step is in flight", s.flying(step))
     yield guard("all is written", s.every(lambda request: no(s.writes(step, request))))
     yield guard("its copies have run", _copies_have_run(s, step))
     yield effect("the step is over", flying=put(s.flying, step, False))

@@ -14,8 +14,6 @@ from kvoracle.model.proof.state import State, put
 def send(s: State, request: Term, transfer: Term, workers: Term) -> Parts:
     """A transfer out begins, which some workers read and will acknowledge."""
     yield from has_nothing_reserved(s, request)
-    is_read = s.some(lambda worker: workers(worker))  # noqa: PLW0108
-    yield guard("somebody reads it", is_read)
     yield from pins(s, request, transfer)
     yield effect("it is no plain pin", plain=put(s.plain, transfer, False))
     yield effect(
@@ -48,12 +46,8 @@ def finish(s: State, transfer: Term, generation: Term, worker: Term) -> Parts:
 
 
 def acknowledge(s: State, transfer: Term, generation: Term, worker: Term) -> Parts:
-    """What a worker said is heard, and others are still awaited."""
+    """What a worker said is heard, and the transfer goes on."""
     yield from hears(s, transfer, generation, worker)
-    yield guard(
-        "another is awaited",
-        s.some(lambda other_worker: _is_missing(s, transfer, worker, other_worker)),
-    )
     yield effect("it has acknowledged", acknowledged=put(s.acknowledged, transfer, worker, True))
 
 
@@ -68,19 +62,13 @@ def acknowledge_last(s: State, transfer: Term, generation: Term, worker: Term) -
 
 
 def hears(s: State, transfer: Term, generation: Term, worker: Term) -> Parts:
-    """An acknowledgement arrives, and it is one that is awaited."""
+    """An acknowledgement arrives, of the present generation."""
     yield guard("the worker said it", s.said(transfer, generation, worker))
-    yield guard("the transfer is outstanding", s.outstanding(transfer))
-    yield guard("it is no plain pin", no(s.plain(transfer)))
     yield guard("it speaks of this generation", generation == s.generation(transfer))
-    yield guard("the worker is awaited", s.awaited(transfer, worker))
-    yield guard("it has not acknowledged", no(s.acknowledged(transfer, worker)))
 
 
 def expire(s: State, transfer: Term) -> Parts:
     """The lease of a transfer runs out, and nobody reads any more."""
-    yield guard("the transfer is outstanding", s.outstanding(transfer))
-    yield guard("it is no plain pin", no(s.plain(transfer)))
     yield effect(
         "nobody reads",
         reading=lambda other_transfer, generation, worker: all_of(

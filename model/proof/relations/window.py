@@ -2,14 +2,12 @@
 
 from kvoracle.model.proof.logic import Term
 from kvoracle.model.proof.relation import Parts, effect, give_back, guard, relations
-from kvoracle.model.proof.relations.parts import is_live
 from kvoracle.model.proof.state import State, put, put_position
 
 
 def slide(s: State, request: Term) -> Parts:
     """The horizon moves on by one token that is written."""
     horizon = s.horizon(request)
-    yield from is_live(s, request)
     yield guard("the token is written", horizon.is_before(s.length(request)))
     moved = put_position(s, "horizon", request, horizon.after(s.size()))
     yield effect("the horizon moves", **moved)
@@ -17,7 +15,6 @@ def slide(s: State, request: Term) -> Parts:
 
 def reclaim(s: State, request: Term, block: Term) -> Parts:
     """The first block of a table goes, since all of it lies before the horizon."""
-    yield from is_live(s, request)
     yield guard("the request owns it", s.owns(request, block))
     yield guard("it is the first", s.depth(block) == s.first(request))
     yield guard("the horizon is behind it", s.depth(block) < s.horizon_index(request))
