@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from kvoracle import __version__
-from kvoracle.model import found, mutation, registry, report, schema
+from kvoracle.model import found, mutation, registry, report
 from kvoracle.model.bench.measure import measure
 from kvoracle.model.bench.table import check_writable, show_tables, write_json
 from kvoracle.model.campaign import Plan, Result, conduct
@@ -29,7 +29,7 @@ from kvoracle.model.gpu_command import MEMORIES, gpu, on_memory
 from kvoracle.model.proof.show import proof
 from kvoracle.model.random64 import parse_seed
 from kvoracle.model.registry import ALLOCATORS, Target, resolve
-from kvoracle.model.trace import Trace, make_folder, read
+from kvoracle.model.trace import Trace, make_folder, read, trace_files
 from kvoracle.model.waste_command import waste
 
 EXIT_NOTHING_FOUND, EXIT_VIOLATION, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -116,7 +116,7 @@ def replay(
 ) -> None:
     """Run saved traces in lockstep once more."""
     hang_seconds = _hang_seconds(hang_after)
-    traces = [(path, read(path)) for path in _trace_files(files)]
+    traces = [(path, read(path)) for path in trace_files(files)]
     targets = {name: resolve(name) for name in {_allocator_of(t, allocator) for _, t in traces}}
     out = report.console()
     passed = failed = skipped = 0
@@ -318,18 +318,6 @@ def _exit_code(target: Target, result: Result) -> int:
     if result.failure is None and result.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_NOTHING_FOUND if result.succeeded(target) else EXIT_VIOLATION
-
-
-def _trace_files(paths: list[Path]) -> list[Path]:
-    files: list[Path] = []
-    for path in paths:
-        inside = [path]
-        if path.is_dir():
-            inside = sorted(set(path.rglob("*.json")) - {path / schema.NAME})
-        if not inside:
-            raise UsageError(f"{path} holds no trace; give .json files or a folder of them.")
-        files += inside
-    return files
 
 
 def _allocator_of(trace: Trace, asked: str | None) -> str:

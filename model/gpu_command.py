@@ -14,7 +14,7 @@ from kvoracle.model import found, report
 from kvoracle.model.check import unfit
 from kvoracle.model.errors import UsageError
 from kvoracle.model.registry import Target, resolve
-from kvoracle.model.trace import read
+from kvoracle.model.trace import read, trace_files
 
 EXIT_NOTHING_FOUND, EXIT_VIOLATION = 0, 1
 MEMORIES = ("list", "device")
@@ -66,11 +66,8 @@ def _check_device(device: str) -> None:
 def _run_traces(out: Console, files: list[Path], target: Target, device: str) -> bool:
     """Whether every trace that the allocator can do leaves the pool as the plain memory has it."""
     run_on_device: Callable[..., Any] = _adapter("device_memory").run_on_device
-    paths = [
-        one for path in files for one in (sorted(path.rglob("*.json")) if path.is_dir() else [path])
-    ]
     passed = failed = skipped = 0
-    for path in paths:
+    for path in trace_files(files):
         trace = read(path)
         obstacle = unfit(trace, target)
         if obstacle is not None:
@@ -86,7 +83,7 @@ def _run_traces(out: Console, files: list[Path], target: Target, device: str) ->
         if failure is not None:
             out.print(found.describe(failure, target) + "\n", markup=False)
     out.print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    if skipped == len(paths):
+    if skipped and not passed + failed:
         raise UsageError("None of the traces could be run; give traces that the allocator can do.")
     return failed == 0
 

@@ -12,7 +12,6 @@ import msgspec
 
 from kvoracle.model.trace import VERSION, Trace
 
-NAME = "schema.json"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,8 @@ from kvoracle.model.errors import UsageError
 from kvoracle.model.operations import AnyOperation, Done, Outcome, OutOfBlocks, Rejected
 
 VERSION = 1
+SCHEMA_NAME = "schema.json"
+"""The file in a folder of traces that is none."""
 FILE_BYTES_MAX = 64 * 1024 * 1024
 OPERATIONS_MAX = 1_000_000
 BLOCK_SIZE_MAX = 4096
@@ -194,3 +197,16 @@ def _render(value: Any) -> str:
         items = ",\n".join("  " + msgspec.json.encode(item).decode() for item in value)
         return f"[\n{items}\n]"
     return msgspec.json.encode(value).decode()
+
+
+def trace_files(paths: Sequence[Path]) -> list[Path]:
+    """The files among paths, and the traces in the folders among them."""
+    files: list[Path] = []
+    for path in paths:
+        inside = [path]
+        if path.is_dir():
+            inside = sorted(set(path.rglob("*.json")) - {path / SCHEMA_NAME})
+        if not inside:
+            raise UsageError(f"{path} holds no trace; give .json files or a folder of them.")
+        files += inside
+    return files

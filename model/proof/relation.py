@@ -59,10 +59,6 @@ class Relation:
         return self.build.__name__
 
     @property
-    def about(self) -> str:
-        return (self.build.__doc__ or "").splitlines()[0]
-
-    @property
     def arguments(self) -> tuple[str, ...]:
         """The names of its arguments; their last words are their sorts."""
         return variables(self.build)[1:]

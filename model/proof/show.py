@@ -9,7 +9,7 @@ from kvoracle import __version__
 from kvoracle.model import found
 from kvoracle.model.proof import prove
 from kvoracle.model.proof.broken import Counterexample, counterexample, relation_without
-from kvoracle.model.proof.invariants import INVARIANTS, Claim
+from kvoracle.model.proof.invariants import INVARIANTS
 from kvoracle.model.proof.logic import z3
 from kvoracle.model.proof.relation import Relation
 from kvoracle.model.proof.relations import RELATIONS
@@ -45,7 +45,7 @@ def _table(out: Console, relations: tuple[Relation, ...]) -> list[prove.Row]:
     """Operations by invariants: one sign a query."""
     out.print("The invariants")
     for number, invariant in enumerate(INVARIANTS, start=1):
-        out.print(f"  {number:>2}  {_sentence(invariant)}", markup=False)
+        out.print(f"  {number:>2}  {invariant.__name__.replace('_', ' ')}", markup=False)
     out.print()
     out.print("After each operation they hold: + proven, . not touched, X refuted, ? no answer")
     tens = "".join(f"{number // 10 or ' '}" for number in range(1, len(INVARIANTS) + 1))
@@ -124,10 +124,6 @@ def _show_counterexample(
         return
     out.print(f"{example.target.name} is broken in this way:\n")
     out.print(found.describe_found(example.failure, example.target, folder), markup=False)
-
-
-def _sentence(claim: Claim) -> str:
-    return f"{claim.__name__.replace('_', ' ')}"
 
 
 def _queries(row: prove.Row) -> int:

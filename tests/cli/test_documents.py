@@ -73,6 +73,10 @@ def test_the_format_page_names_every_operation_and_field():
         assert f"| `{operation.verb}` | {fields} |" in page
 
 
+def test_the_readme_counts_the_mutants():
+    assert f"\n{len(MUTANTS)} allocators are broken on purpose" in README.read_text("utf-8")
+
+
 def test_the_bug_page_names_every_bug_of_every_mutant():
     page = (ROOT / "docs" / "bugs.md").read_text("utf-8")
 

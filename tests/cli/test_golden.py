@@ -50,6 +50,12 @@ BAD_ARGUMENTS = {
     "replay-truncated": ["replay", "truncated.json"],
     "replay-version": ["replay", "version.json"],
     "replay-no-fit": ["replay", "one.json", "--allocator", "narrow:Narrow"],
+    "explore-feature": ["explore", "--features", "core,flying"],
+    "explore-blocks": ["explore", "--blocks", "99"],
+    "explore-transfers": ["explore", "--transfers", "-1"],
+    "explore-unit": ["explore", "--features", "cache", "--match-unit", "3"],
+    "explore-resume": ["explore", "--resume"],
+    "explore-states": ["explore", "--states-max", "0"],
     "mutants-seed": ["mutants", "--seed", "?"],
     "mutants-save": ["mutants", "--save", "truncated.json"],
 }
@@ -66,6 +72,8 @@ def shown(arguments, done):
     text = f"$ kvoracle {' '.join(arguments)}\n{done.stdout}{done.stderr}Exit code: {done.returncode}\n"
     text = re.sub(r"^ +[\d,]+ s .*witnesses\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"in [\d.,]+ s \([\d,]+ a second\)", "in 0.0 s (0 a second)", text)
+    text = re.sub(r"[\d.]+ s, [\d,]+ transitions a second", "0.0 s, 0 transitions a second", text)
+    text = re.sub(r"operations and [\d.]+ s$", "operations and 0.0 s", text, flags=re.MULTILINE)
     return re.sub(r"kvoracle \d+\.\d+\.\d+", "kvoracle 0.0.0", text)
 
 

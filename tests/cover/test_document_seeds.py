@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from kvoracle.model.adapters.impl import ImplAdapter
 from kvoracle.model.check import unfit
 from kvoracle.model.registry import resolve
 from kvoracle.model.run import run
@@ -62,10 +61,9 @@ SAVED = pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 
 
 @SAVED
-def test_every_saved_trace_passes_on_impl(path):
-    assert run(read(path), ImplAdapter) is None
+def test_every_saved_trace_passes_on_our_allocator_and_says_something_about_it(path):
+    trace = read(path)
+    target = resolve("impl-groups" if trace.config.groups else "impl")
 
-
-@SAVED
-def test_every_saved_trace_says_something_about_impl(path):
-    assert unfit(read(path), resolve("impl")) is None
+    assert unfit(trace, target) is None
+    assert run(trace, target.factory) is None

@@ -8,9 +8,9 @@ import pytest
 from kvoracle.model.mutants import MUTANTS
 from kvoracle.model.operations import OPERATIONS
 from kvoracle.model.run import with_expected
-from kvoracle.model.schema import NAME, schema
 from kvoracle.model.schema import render as render_schema
-from kvoracle.model.trace import read, render
+from kvoracle.model.schema import schema
+from kvoracle.model.trace import SCHEMA_NAME, read, render
 
 SEEDS = Path(__file__).parents[2] / "seeds"
 SCHEMA = schema()
@@ -62,7 +62,7 @@ def has_right_fields(value, rule):
 
 
 def test_the_schema_in_the_repository_is_that_of_the_types():
-    assert (SEEDS / NAME).read_text("utf-8") == render_schema(), (
+    assert (SEEDS / SCHEMA_NAME).read_text("utf-8") == render_schema(), (
         "write it anew: python -m kvoracle.model.schema seeds/schema.json"
     )
 
