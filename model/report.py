@@ -192,9 +192,11 @@ def _show_witnesses(out: Console, target: Target, result: Result, every: bool) -
     required, unmet = witnesses.required(target), result.unmet(target)
     met = result.tally.witnesses
     listed = required if every else sorted(required, key=lambda name: met.get(name, 0))[:RAREST]
-    which = "" if every or len(listed) == len(required) else "; the rarest:"
+    if result.failure is not None:
+        listed = []
+    which = "; the rarest:" if 0 < len(listed) < len(required) else ""
     out.print(f"witnesses  {len(required) - len(unmet)}/{len(required)} reached{which}")
-    for name in listed if result.failure is None else []:
+    for name in listed:
         count = met.get(name, 0)
         reached = f"{count:>11,}" if count else f"{'never':>11}"
         out.print(f"{reached}  {name}", style=None if count else "yellow")
