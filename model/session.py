@@ -33,7 +33,7 @@ class Pulse:
         self._beats[1] = SETTING_UP
         self._length.value = 0
         if len(text) < _BOX_BYTES:
-            self._box[: len(text)] = text
+            memoryview(self._box).cast("B")[: len(text)] = text
             self._length.value = len(text)
 
     def beat(self, index: int) -> None:

@@ -59,6 +59,8 @@ def label(operation: Operation, state: Canonical) -> Label:
     return (operation.verb, *(told(kind, getattr(operation, name)) for name, kind in fields))
 
 
+TOUR_MAX = 200
+"""Operations of a tour: the trace of a crash is written anew before each of them."""
 NEAR = 300
 """How many states a way to an edge that is left is looked for in."""
 
@@ -118,7 +120,7 @@ class Tours:
             state = canonical(lockstep.reference, self.scope.caches)
             if came is not None:
                 self.leads_to.setdefault(came[0], {})[came[1]] = state.key
-            if not self._knows(state.key, trace):
+            if not self._knows(state.key, trace) or len(trace.operations) > TOUR_MAX:
                 return
             able = {label(move, state): move for move in self._moves(lockstep.reference)}
             planned = planned or self._plan(state.key, able)
