@@ -91,8 +91,10 @@ def _check(scope: Scope, states_max: int, workers: int) -> None:
         raise UsageError(
             f"--match-unit must divide {scope.block_size}; or give 0 for whole blocks."
         )
-    if states_max < 1 or not 1 <= workers <= 64:
-        raise UsageError("--states-max must be at least 1, and --workers 1 to 64.")
+    if states_max < 1:
+        raise UsageError("--states-max must be at least 1.")
+    if not 1 <= workers <= 64:
+        raise UsageError("--workers must be 1 to 64.")
 
 
 def _announce(out: Console, scope: Scope, target: Target | None) -> None:

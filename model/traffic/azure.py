@@ -38,7 +38,9 @@ def _microseconds(line: Line, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise line.wrong(f"{text!r} is not a time; write it as 2023-11-16 18:15:46.68") from error
+        raise line.wrong(
+            f"{text[:60]!r} is not a time; write it as 2023-11-16 18:15:46.68"
+        ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - EPOCH) // timedelta(microseconds=1)
@@ -46,5 +48,5 @@ def _microseconds(line: Line, text: str) -> int:
 
 def _tokens(line: Line, text: str, least: int) -> int:
     if not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= TOKENS_MAX:
-        raise line.wrong(f"{text!r} is not a number of tokens; give {least} to {TOKENS_MAX}")
+        raise line.wrong(f"{text[:60]!r} is not a number of tokens; give {least} to {TOKENS_MAX}")
     return int(text)

@@ -13,7 +13,7 @@ def lengths(lines: Iterable[Line]) -> Iterator[Arrival]:
     for line in lines:
         for text in line.text.partition("#")[0].replace(",", " ").split():
             if not is_length(text):
-                raise line.wrong(f"{text!r} is not a length; give whole numbers from 1 on")
+                raise line.wrong(f"{text[:60]!r} is not a length; give whole numbers from 1 on")
             yield Arrival(0, int(text), 0)
 
 
@@ -22,7 +22,7 @@ def lengths_of(texts: Iterable[str]) -> Iterator[Arrival]:
     for text in texts:
         if not is_length(text):
             raise UsageError(
-                f"{text!r} is not a length; give whole numbers from 1 on, or one file."
+                f"{text[:60]!r} is not a length; give whole numbers from 1 on, or one file."
             )
         yield Arrival(0, int(text), 0)
 
