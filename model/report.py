@@ -20,8 +20,8 @@ RAREST = 8
 KINDS = ("ok", "out of blocks", "rejected", "not tried")
 MUTANT_COLUMNS = ["bugs", "mutant", "engine", "operations", "rule", "trace"]
 MUTANTS_INTRODUCTION = (
-    "# Mutants\n\nHow each engine catches each mutant with seed {seed}: after how many operations without a fault, by"
-    " which rule, and how many operations the smallest trace has. `kvoracle mutants --table"
+    "# Mutants\n\nHow each engine catches each mutant with seed {seed}: after how many operations without"
+    " a fault, by which rule, and how many operations the smallest trace has. `kvoracle mutants --table"
     " docs/mutants.md` writes this page; the bugs are told in [bugs.md](bugs.md), the traces are in"
     " [seeds/bugs](../seeds/bugs).\n\n"
 )
