@@ -27,6 +27,7 @@ from kvoracle.model.operations import (
     OutOfBlocks,
     Rejected,
 )
+from kvoracle.model.oracle import oracle_of
 from kvoracle.model.trace import Configuration, outcome_in_words
 from kvoracle.reference import BrokenInvariant, ListOracle, Oracle, WrongChoice
 from kvoracle.reference import Rejected as ReferenceRejected
@@ -99,15 +100,11 @@ class Lockstep:
 
     def _make_reference(self) -> Oracle:
         """The reference, which asks this lockstep what the allocator chose."""
-        return Oracle(
-            self.config.blocks,
-            self.config.block_size,
+        return oracle_of(
+            self.config,
             first_page=self.adapter.first_block,
             choose=self._choose,
             in_order=self.adapter.reuses_in_order,
-            caching=self.config.prefix_cache,
-            watermark=self.config.watermark,
-            match_unit=self.config.match_unit,
             choose_source=self._choose_source,
             max_length=self.adapter.max_model_len or None,
             value_of=attrgetter("token"),

@@ -38,6 +38,7 @@ from kvoracle.model.operations import (
     Unpin,
     Use,
 )
+from kvoracle.model.oracle import oracle_of
 from kvoracle.model.random64 import Random64
 from kvoracle.model.trace import OPTIONS, Configuration, Group, Trace
 from kvoracle.reference import Oracle, Rejected, group_records
@@ -175,14 +176,7 @@ def _foresight(config: Configuration) -> Oracle:
         kv = GroupedKV(config.blocks, groups, caching=config.prefix_cache)
         # No operation is drawn but those of the allocator, and these it has.
         return cast(Oracle, kv)
-    return Oracle(
-        config.blocks,
-        config.block_size,
-        caching=config.prefix_cache,
-        watermark=config.watermark,
-        match_unit=config.match_unit,
-        max_length=config.max_model_len or None,
-    )
+    return oracle_of(config)
 
 
 def _weights(

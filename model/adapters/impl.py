@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from kvoracle import impl
 from kvoracle.model.adapters.base import Adapter
-from kvoracle.model.operations import Done, Outcome, OutOfBlocks, Rejected
+from kvoracle.model.operations import REASONS, Done, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration
 
 NEVER_GIVEN = 0
@@ -16,36 +16,7 @@ COUNTS = [field.name for field in fields(impl.Statistics) if field.name != "usag
 class ImplAdapter(Adapter):
     """`kvoracle.impl.PagedAllocator`: single-request verbs and batches on one pool."""
 
-    refuses = frozenset(
-        {
-            "already acknowledged",
-            "an earlier step is in flight",
-            "blocks in use",
-            "duplicate request",
-            "duplicate step",
-            "duplicate transfer",
-            "longer than max_model_len",
-            "lookup outstanding",
-            "more than reserved",
-            "no requests",
-            "no tokens",
-            "not preempted",
-            "nothing to pin",
-            "one token for each request",
-            "repeated request",
-            "stale handle",
-            "step in flight",
-            "tokens on their way",
-            "tokens reserved",
-            "too many steps in flight",
-            "unknown lookup",
-            "unknown request",
-            "unknown step",
-            "unknown transfer",
-            "unknown worker",
-            "wrong kind of transfer",
-        }
-    )
+    refuses = REASONS
     extra_keys = frozenset({"adapter", "salt", "image"})
     options = frozenset({"watermark", "max_model_len", "match_unit"})
     reuses_in_order = True

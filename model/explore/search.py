@@ -9,6 +9,7 @@ from kvoracle.model.explore.canonical import Canonical, Key, canonical
 from kvoracle.model.explore.clone import clone
 from kvoracle.model.explore.scope import Scope, moves
 from kvoracle.model.operations import Operation
+from kvoracle.model.oracle import oracle_of
 from kvoracle.reference import BrokenInvariant, Oracle
 
 NameStates = Callable[[Oracle, bool], Canonical]
@@ -120,10 +121,4 @@ class Search:
 
 def reference_of(scope: Scope) -> Oracle:
     """The empty pool of a scope."""
-    return Oracle(
-        scope.blocks,
-        scope.block_size,
-        in_order=True,
-        caching=scope.caches,
-        match_unit=scope.match_unit,
-    )
+    return oracle_of(scope.config(), in_order=True)
