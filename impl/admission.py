@@ -79,6 +79,12 @@ class Admission:
         room = self.pool.room_beside(np.concatenate([found.hit, found.source]))
         return self._needed(found) + self.watermark <= room
 
+    def would_hit(self, prompt: ArrayLike, extra_keys: Mapping[str, str]) -> tuple[int, int]:
+        """How many tokens a prompt hits, and how many blocks of those nothing holds; changes
+        nothing."""
+        found = self._add_part(self._find("the prompt", prompt, extra_keys))
+        return self._known(found), self.pool.num_free - self.pool.room_beside(found.hit)
+
     def begin(self, name: str, prompt: Prompt) -> int:
         """Give a request the blocks for its prompt, the hits first; OutOfBlocks changes nothing."""
         needed = self._needed(prompt)

@@ -257,6 +257,13 @@ class PagedAllocator:
         """Whether `admit` would find room for a prompt now."""
         return self.admission.can_admit(prompt, extra_keys)
 
+    def would_hit(
+        self, prompt: ArrayLike, extra_keys: Mapping[str, str] = NO_KEYS
+    ) -> tuple[int, int]:
+        """How many tokens of a prompt `admit` would find now, and how many of the whole blocks that
+        hold them are idle, so that the hit makes room scarcer."""
+        return self.admission.would_hit(prompt, extra_keys)
+
     def can_append(self, request: str, count: int) -> bool:
         """Whether `append` would find room for `count` tokens now, and for the copy of a shared tail;
         BadCall as for `append`."""

@@ -17,9 +17,11 @@ import msgspec
 
 from kvoracle.model import witnesses
 from kvoracle.model.adapters.base import Adapter, perform
+from kvoracle.model.foretelling import WouldHit, is_pair
 from kvoracle.model.memory import KVMemory, ListMemory, Stamp
 from kvoracle.model.movement import Movement, Mover, Plan, Write
 from kvoracle.model.operations import (
+    Admit,
     Append,
     Done,
     Operation,
@@ -82,7 +84,7 @@ class Lockstep:
         self._operation = operation
         self.answer = None
         stamped = self._stamp(operation)
-        foretold = self._foretold(operation)
+        foretold, would_hit = self._foretold(operation), self._would_hit(operation)
         expected = self._expect(operation, stamped)
         if isinstance(expected, Rejected) and expected.reason not in self.adapter.refuses:
             return None
@@ -94,6 +96,7 @@ class Lockstep:
         if isinstance(expected, Done):
             assert isinstance(actual, Done)
             operation.retell(self.lists, self._result)
+            self._compare_would_hit(would_hit, expected.hit or 0)
             self._move(operation, stamped, actual, expected.hit or 0)
         self._check()
         return actual
@@ -119,6 +122,22 @@ class Lockstep:
         request, count = operation.request, len(operation.tokens)
         foretold: bool | None = self._report(_is_flag, self.adapter.can_append, request, count)
         return foretold
+
+    def _would_hit(self, operation: Operation) -> WouldHit | None:
+        """What the allocator says beforehand that a prompt will hit."""
+        if not isinstance(operation, Admit) or not operation.prompt:
+            return None
+        told = self._report(is_pair, self.adapter.would_hit, *operation.arguments())
+        return None if told is None else WouldHit(told, frozenset(self.reference.idle()))
+
+    def _compare_would_hit(self, foretold: WouldHit | None, hit: int) -> None:
+        if foretold is None:
+            return
+        request = self._operation.request  # type: ignore[attr-defined]
+        whole = self.reference.tables[request][: hit // self.config.block_size]
+        said = foretold.contradiction(hit, whole)
+        if said is not None:
+            raise self._violation("predicate", said)
 
     def _can_grow(self, request: str) -> bool:
         """Whether an append to a request is no misuse."""

@@ -142,6 +142,11 @@ class PrefixCachedKV(PagedKV):
                 break
         return hits
 
+    def woken_by(self, hits: Hits) -> int:
+        """How many of the whole pages of a hit nobody holds: they could be taken, but for the hit."""
+        idle = set(self.idle())
+        return sum(set(self.holding(identity)) <= idle for identity in hits.whole)
+
     def beginning_with(self, identity: Identity) -> list[int]:
         """The pages in which a prefix ends and is published, the smallest first."""
         extra_keys, values = identity

@@ -161,10 +161,9 @@ class Scheduler:
 
     def claim(self, request: str) -> Claim:
         """What a waiting request would need, and what it would hit."""
-        hits = self.pool.hits_of((), self._known_text(request)).whole
-        idle = set(self.pool.idle())
-        woken = sum(set(self.pool.holding(identity)) <= idle for identity in hits)
-        return Claim(self._blocks_of(len(self.jobs[request].text)), len(hits), woken)
+        hits = self.pool.hits_of((), self._known_text(request))
+        needed = self._blocks_of(len(self.jobs[request].text))
+        return Claim(needed, len(hits.whole), self.pool.woken_by(hits))
 
     def still_needed(self, request: str) -> int:
         """What a running request may still take: to its longest, and to copy its tail."""

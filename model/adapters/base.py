@@ -5,11 +5,14 @@ An adapter has a method for each operation that its allocator can do, named by t
 a plain `Done()`.  Operations without a method are left out of every campaign, and the report says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 from kvoracle.model.operations import OPERATIONS, Done, Operation, Outcome
 from kvoracle.model.trace import Configuration
+
+NO_KEYS: Mapping[str, str] = MappingProxyType({})
 
 
 class Adapter:
@@ -76,6 +79,16 @@ class Adapter:
         it does not say."""
         return None
 
+    def would_hit(
+        self,
+        request: str,  # noqa: ARG002
+        prompt: Sequence[int],  # noqa: ARG002
+        extra_keys: Mapping[str, str] = NO_KEYS,  # noqa: ARG002
+    ) -> tuple[int, int] | None:
+        """How many tokens of a prompt the allocator says an admission would find now, and how many of
+        the whole blocks that hold them nothing holds; None when it does not say."""
+        return None
+
     def free_blocks(self) -> int | None:
         """How many blocks the allocator says are free; None when it keeps no count."""
         return None
@@ -102,8 +115,13 @@ def operations_of(adapter: type[Adapter]) -> tuple[type[Operation], ...]:
 
 def perform(adapter: Adapter, operation: Operation) -> Outcome:
     """Carry out one operation on an allocator."""
+    return call(adapter, operation.verb, *operation.arguments())
+
+
+def call(adapter: Adapter, verb: str, *arguments: object) -> Outcome:
+    """Carry out an operation that is given by its verb and fields."""
     try:
-        outcome: Outcome | None = getattr(adapter, operation.verb)(*operation.arguments())
+        outcome: Outcome | None = getattr(adapter, verb)(*arguments)
     except Exception as error:
         meaning = adapter.outcome_of(error)
         if meaning is None:

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from kvoracle import impl
-from kvoracle.model.adapters.base import Adapter
+from kvoracle.model.adapters.base import NO_KEYS, Adapter
 from kvoracle.model.operations import REASONS, Done, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration
 
 NEVER_GIVEN = 0
-NO_KEYS: Mapping[str, str] = {}
 COUNTS = [field.name for field in fields(impl.Statistics) if field.name != "usage"]
 
 
@@ -46,6 +45,18 @@ class ImplAdapter(Adapter):
         self, request: str, prompt: Sequence[int], extra_keys: Mapping[str, str] = NO_KEYS
     ) -> Outcome:
         return _grown(request, self.allocator.admit(request, prompt, extra_keys))
+
+    def would_hit(
+        self,
+        request: str,  # noqa: ARG002
+        prompt: Sequence[int],
+        extra_keys: Mapping[str, str] = NO_KEYS,
+    ) -> tuple[int, int] | None:
+        """None where the admission would be rejected."""
+        try:
+            return self.allocator.would_hit(prompt, extra_keys)
+        except impl.BadCall:
+            return None
 
     def look_up(
         self, request: str, prompt: Sequence[int], extra_keys: Mapping[str, str] = NO_KEYS

@@ -6,12 +6,11 @@ import numpy as np
 
 from kvoracle import impl
 from kvoracle.impl.groups import GroupedAllocator, GroupedGrowth
-from kvoracle.model.adapters.base import Adapter
+from kvoracle.model.adapters.base import NO_KEYS, Adapter
 from kvoracle.model.operations import Done, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration
 
 NULL_BLOCKS = 1
-NO_KEYS: Mapping[str, str] = {}
 
 
 class ImplGroupsAdapter(Adapter):

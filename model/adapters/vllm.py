@@ -16,8 +16,9 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.request import RequestStatus
 
+from kvoracle.model.adapters.base import NO_KEYS
 from kvoracle.model.adapters.vllm_blockpool import NULL_BLOCKS, OnBlockPool
-from kvoracle.model.adapters.vllm_requests import NO_KEYS, Requests
+from kvoracle.model.adapters.vllm_requests import Requests
 from kvoracle.model.fields import COUNT_MAX, TOKENS_MAX
 from kvoracle.model.operations import Done, Operation, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration
@@ -85,6 +86,15 @@ class VllmManagerAdapter(OnBlockPool):
         self, request: str, prompt: Sequence[int], extra_keys: Mapping[str, str] = NO_KEYS
     ) -> Outcome:
         return self._admit(self.new.waiting(request, prompt, extra_keys))
+
+    def would_hit(
+        self, request: str, prompt: Sequence[int], extra_keys: Mapping[str, str] = NO_KEYS
+    ) -> tuple[int, int] | None:
+        found, hit, _ = self.manager.get_computed_blocks(
+            self.new.waiting(request, prompt, extra_keys)
+        )
+        (blocks,) = found.blocks
+        return hit, sum(block.ref_cnt == 0 for block in blocks)
 
     def append(self, request: str, tokens: Sequence[int]) -> Outcome:
         running = self.requests[request]

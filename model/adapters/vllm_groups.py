@@ -22,8 +22,9 @@ from vllm.v1.kv_cache_interface import (
 )
 from vllm.v1.request import RequestStatus
 
+from kvoracle.model.adapters.base import NO_KEYS
 from kvoracle.model.adapters.vllm_blockpool import NULL_BLOCKS, OnBlockPool
-from kvoracle.model.adapters.vllm_requests import NO_KEYS, Requests
+from kvoracle.model.adapters.vllm_requests import Requests
 from kvoracle.model.fields import TOKENS_MAX
 from kvoracle.model.operations import Done, Outcome, OutOfBlocks, Rejected
 from kvoracle.model.trace import Configuration, Group

@@ -10,9 +10,9 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.request import Request
 
+from kvoracle.model.adapters.base import NO_KEYS
 from kvoracle.model.trace import Configuration
 
-NO_KEYS: Mapping[str, str] = {}
 ADAPTER_PATH = "/adapters"
 IMAGE_AT_THE_START = PlaceholderRange(offset=0, length=1)
 
