@@ -1,0 +1,1 @@
+"""Traffic served on any allocator: a scheduler, what it stores, and what is measured."""

@@ -1,0 +1,297 @@
+"""The scheduler of `reference/scheduler.py` on any allocator, made for whole traces.
+
+It decides what that one decides, step by step (tests/cover/test_serving_scheduler.py), and asks the
+allocator as little as it can: what a waiting prompt would hit only once something has changed that
+could let it in, and for the next token of all requests at once where there is room for all of them.
+"""
+
+from bisect import insort
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from kvoracle.model.serving.pool import Found, Pool
+from kvoracle.model.serving.request import Request
+
+BY_ARRIVAL = attrgetter("number")
+
+
+@dataclass
+class Step:
+    """What one step did; token counts by request."""
+
+    left: int
+    """Of the budget."""
+    wrote: dict[str, int] = field(default_factory=dict)
+    admitted: list[str] = field(default_factory=list)
+    preempted: list[str] = field(default_factory=list)
+    waited: list[str] = field(default_factory=list)
+    """Those that were running and found no block."""
+    hits: dict[str, int] = field(default_factory=dict)
+    """What those that were admitted found written, in tokens."""
+
+
+@dataclass
+class Transfer:
+    """What it reads or writes, and for whom."""
+
+    blocks: frozenset[int]
+    request: Request
+
+
+class Scheduler:
+    """Who waits, runs and leaves on one pool; at most `budget` tokens a step.
+
+    `credited` admits a request only where it can finish whatever the others do.
+    """
+
+    def __init__(self, pool: Pool, budget: int, *, credited: bool) -> None:
+        self.pool = pool
+        self.budget = budget
+        self.credited = credited
+        self.block_size = pool.config.block_size
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.leaving: dict[str, Request] = {}
+        self.transfers: dict[str, Transfer] = {}
+        self.promised = 0
+        """The credits of all requests together, in blocks."""
+        self._refused: Request | None = None
+        """Who was refused last, unless something has changed since that could let it in."""
+
+    # What happens
+
+    def arrive(self, request: Request) -> bool:
+        """A request comes; the result is whether it could ever be served."""
+        request.known = request.prompt
+        if request.longest > (self.pool.adapter.max_model_len or request.longest):
+            return False
+        if self._blocks_of(request.longest) > self.pool.config.blocks:
+            return False
+        insort(self.waiting, request, key=BY_ARRIVAL)
+        return True
+
+    def cancel(self, request: Request) -> None:
+        """A request that waits or runs ends early."""
+        if request in self.waiting:
+            self.waiting.remove(request)
+        else:
+            self._leave(request)
+        self._refused = None
+
+    def clean(self, request: Request) -> None:
+        """What ended is cleaned up: its blocks are given back."""
+        if not request.is_loading:
+            self.pool.check(request.name, request.text[: request.length])
+        del self.leaving[request.name]
+        self.pool.release(request.name)
+        self._refused = None
+
+    def send(self, request: Request, transfer: str) -> bool:
+        """A transfer of a running request begins; the result is whether there is room for that."""
+        if request.is_loading:
+            return False
+        is_partial = request.length % self.block_size > 0
+        copies = int(is_partial and not request.tail_pins)
+        if self.credited and self.promised + copies > self.pool.free:
+            return False
+        self._begin_transfer(transfer, request)
+        self.pool.pin(request.name, transfer)
+        if is_partial:
+            request.tail_pins.add(transfer)
+        self._grant(request, copies)
+        return True
+
+    def sent(self, transfer: str) -> None:
+        """A transfer has ended; who would have copied its tail need not."""
+        self.pool.unpin(transfer)
+        request = self.transfers.pop(transfer).request
+        if transfer in request.tail_pins:
+            request.tail_pins.remove(transfer)
+            self._grant(request, -int(not request.tail_pins))
+        self._refused = None
+
+    def loaded(self, transfer: str) -> None:
+        """A remote prompt has arrived; whoever it was for may be gone."""
+        self.pool.loaded(transfer)
+        self.transfers.pop(transfer).request.is_loading = False
+        self._refused = None
+
+    def step(self) -> Step:
+        """Write what the budget and the pool allow."""
+        done = Step(self.budget)
+        self._advance_all(done)
+        if not done.preempted and not done.waited:
+            while self.waiting and done.left and self._admit(self.waiting[0], done):
+                pass
+        return done
+
+    # How the running ones go on
+
+    def _advance_all(self, done: Step) -> None:
+        """In the order of arrival: at once as many as there is room for, then room for one more."""
+        rest = [request for request in self.running if not request.is_loading]
+        while rest and done.left:
+            shares = self._that_fit(rest, done.left)
+            self._grow_all(shares, done)
+            rest = rest[len(shares) :]
+            if rest and done.left:
+                self._advance(rest.pop(0), done)
+                rest = [request for request in rest if request in self.running]
+
+    def _that_fit(self, requests: list[Request], left: int) -> list[tuple[Request, int]]:
+        """The first ones whose shares of the budget find room together."""
+        free, shares = self.pool.free, []
+        for request in requests:
+            if not left:
+                break
+            count = self._share(request, left)
+            free -= self._to_take(request, count)
+            if free < 0:
+                break
+            left -= count
+            shares.append((request, count))
+        return shares
+
+    def _grow_all(self, shares: list[tuple[Request, int]], done: Step) -> None:
+        """At once.  Who finds no room all the same, since the allocator keeps some back, is given it."""
+        ones = [request for request, count in shares if count == 1]
+        without = [r for r, count in shares if count > 1 and not self._grow(r, count, done)]
+        for request in [*without, *self._grow_each(ones, done)]:
+            if request in self.running:
+                self._advance(request, done)
+
+    def _advance(self, request: Request, done: Step) -> None:
+        while not self._grow(request, self._share(request, done.left), done):
+            victim = self._victim(request)
+            if victim is None:
+                done.waited.append(request.name)
+                return
+            self._preempt(victim)
+            done.preempted.append(victim.name)
+
+    def _share(self, request: Request, left: int) -> int:
+        return min(left, max(request.known - request.length, 1))
+
+    def _to_take(self, request: Request, count: int) -> int:
+        copies = bool(request.tail_pins)
+        return self._blocks_of(request.length + count) - request.blocks + copies
+
+    def _grow(self, request: Request, count: int, done: Step) -> bool:
+        end = request.length + count
+        if not self.pool.grow(request.name, request.length, request.text[request.length : end]):
+            return False
+        self._grown(request, count, done)
+        return True
+
+    def _grow_each(self, requests: list[Request], done: Step) -> list[Request]:
+        """One token more for each; the result is who found no room."""
+        if not requests:
+            return []
+        refused = self.pool.grow_each(
+            [request.name for request in requests],
+            [request.length for request in requests],
+            [request.text[request.length] for request in requests],
+        )
+        for request in requests:
+            if request.name not in refused:
+                self._grown(request, 1, done)
+        return [request for request in requests if request.name in refused]
+
+    def _grown(self, request: Request, count: int, done: Step) -> None:
+        if request.length < request.prompt:
+            self._refused = None
+        self._grant(request, -self._to_take(request, count))
+        request.blocks = self._blocks_of(request.length + count)
+        request.tail_pins.clear()
+        request.length += count
+        request.known = max(request.known, request.length)
+        self._wrote(request, count, done)
+
+    # How room is made
+
+    def _victim(self, request: Request) -> Request | None:
+        later = self.running[self.running.index(request) + 1 :]
+        return next((other for other in reversed(later) if self._gives_back(other)), None)
+
+    def _gives_back(self, request: Request) -> bool:
+        """Whether some block of a request is held by nobody else."""
+        others = [*self.running, *self.leaving.values()]
+        held = {b for other in others if other is not request for b in self.pool.table(other.name)}
+        pinned = {block for transfer in self.transfers.values() for block in transfer.blocks}
+        return bool({*self.pool.table(request.name)} - held - pinned)
+
+    def _preempt(self, request: Request) -> None:
+        if not request.is_loading:
+            self.pool.check(request.name, request.text[: request.length])
+        self.running.remove(request)
+        self._grant(request, -request.credit)
+        self.pool.release(request.name)
+        request.leave_pool()
+        insort(self.waiting, request, key=BY_ARRIVAL)
+        self._refused = None
+
+    # Who is let in
+
+    def _admit(self, request: Request, done: Step) -> bool:
+        if request is self._refused:
+            return False
+        text = request.text[: request.known]
+        found = self.pool.would_hit(request.name, text)
+        loads = request.remote and not request.has_loaded
+        end = len(text) if loads else min(found.tokens + done.left, len(text))
+        if not self._may_begin(request, found, end) or not self._begin(request, end, loads, done):
+            self._refused = request
+            return False
+        return True
+
+    def _may_begin(self, request: Request, found: Found, end: int) -> bool:
+        hit, free = found.tokens // self.block_size, self.pool.free - found.idle
+        if self._blocks_of(end) - hit > free:
+            return False
+        needed = self._blocks_of(request.longest) - hit
+        return not self.credited or self.promised + needed <= free
+
+    def _begin(self, request: Request, end: int, loads: bool, done: Step) -> bool:
+        text = request.text[:end]
+        if loads:
+            hit = self.pool.load(request.name, text, request.load)
+        else:
+            hit = self.pool.begin(request.name, text)
+        if hit is None:
+            return False
+        self.waiting.remove(request)
+        insort(self.running, request, key=BY_ARRIVAL)
+        request.length, request.blocks = end, self._blocks_of(end)
+        self._grant(request, self._blocks_of(request.longest) - request.blocks)
+        done.admitted.append(request.name)
+        done.hits[request.name] = hit
+        if loads:
+            request.is_loading = request.has_loaded = True
+            self._begin_transfer(request.load, request, hit // self.block_size)
+        else:
+            self._wrote(request, end - hit, done)
+        return True
+
+    # Who ends
+
+    def _wrote(self, request: Request, count: int, done: Step) -> None:
+        done.left -= count
+        done.wrote[request.name] = count
+        if request.length == request.longest:
+            self._leave(request)
+
+    def _leave(self, request: Request) -> None:
+        self.running.remove(request)
+        self._grant(request, -request.credit)
+        request.tail_pins.clear()
+        self.leaving[request.name] = request
+
+    def _begin_transfer(self, name: str, request: Request, first: int = 0) -> None:
+        self.transfers[name] = Transfer(frozenset(self.pool.table(request.name)[first:]), request)
+
+    def _grant(self, request: Request, count: int) -> None:
+        request.credit += count
+        self.promised += count
+
+    def _blocks_of(self, tokens: int) -> int:
+        return -(-tokens // self.block_size)
