@@ -29,6 +29,7 @@ from kvoracle.model.gpu_command import MEMORIES, gpu, on_memory
 from kvoracle.model.proof.show import proof
 from kvoracle.model.random64 import parse_seed
 from kvoracle.model.registry import ALLOCATORS, Target, resolve
+from kvoracle.model.serve_command import serve
 from kvoracle.model.trace import Trace, make_folder, read, trace_files
 from kvoracle.model.waste_command import waste
 
@@ -103,6 +104,7 @@ app.command()(explore)
 app.command()(gpu)
 app.command()(capacity)
 app.command()(waste)
+app.command()(serve)
 
 
 @app.command()

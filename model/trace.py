@@ -48,8 +48,6 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     groups: tuple[Group, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.blocks * self.block_size > SLOTS_MAX:
-            raise ValueError(f"a pool has at most {SLOTS_MAX:,} slots")
         if self.match_unit and self.block_size % self.match_unit:
             raise ValueError(f"match_unit {self.match_unit} does not divide {self.block_size}")
         multiple = math.lcm(*(group.block_size for group in self.layer_groups))
@@ -104,6 +102,10 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
     flags: list[str] = []
     notes: dict[str, str] = {}
     origin: dict[str, str | int] = {}
+
+    def __post_init__(self) -> None:
+        if self.config.blocks * self.config.block_size > SLOTS_MAX:
+            raise ValueError(f"a pool has at most {SLOTS_MAX:,} slots")
 
 
 class _Header(msgspec.Struct):

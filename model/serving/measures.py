@@ -60,6 +60,13 @@ class Measures:
         took = self.column("took")
         return float((self.column(name) * took).sum() / max(took.sum(), 1))
 
+    @property
+    def seconds(self) -> float:
+        """From the first step to the end of the last, simulated."""
+        if not len(self.rows["clock"]):
+            return 0.0
+        return float(self.column("clock")[-1] + self.column("took")[-1]) / 1e6
+
     def series(self, name: str) -> list[tuple[float, float]]:
         """Means over equal spans of simulated time, as (seconds, mean)."""
         clock, took, values = (self.column(column) for column in ("clock", "took", name))

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from time import thread_time_ns
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvoracle.model.adapters.base import Adapter, call
-from kvoracle.model.lockstep import Lockstep, Violation
-from kvoracle.model.operations import OPERATIONS, Done, Outcome, OutOfBlocks
+from kvoracle.model.lockstep import Violation
+from kvoracle.model.operations import Done, Outcome, OutOfBlocks
 from kvoracle.model.serving.contents import Contents
 from kvoracle.model.serving.request import Text
 
 Call = Callable[..., Outcome]
 """Carries out an operation, given by its verb and fields."""
-CLASS_OF = {operation.verb: operation for operation in OPERATIONS}
 
 
 class Found(NamedTuple):
@@ -27,21 +26,19 @@ NOT_SAID = Found()
 
 
 def directly(adapter: Adapter) -> Call:
-    """Calls of the allocator itself."""
-    return lambda verb, *fields: call(adapter, verb, *fields)
+    """Calls of the allocator itself; what it raises is a Violation."""
+    return lambda verb, *fields: asked(
+        f"asked to {verb} {fields[0]!r}", call, adapter, verb, *fields
+    )
 
 
-def judged(lockstep: Lockstep) -> Call:
-    """Calls that the reference judges; each is one operation of a trace."""
-
-    def step(verb: str, *fields: object) -> Outcome:
-        plain = [tuple(value) if isinstance(value, Text | list) else value for value in fields]
-        outcome = lockstep.step(CLASS_OF[verb](*plain))
-        if outcome is None:
-            raise Violation("outcome", f"{verb} is outside what the allocator can be asked")
-        return outcome
-
-    return step
+def asked(about: str, report: Callable[..., Any], *fields: object) -> Any:
+    """What the allocator answers; what it raises instead is a Violation."""
+    try:
+        return report(*fields)
+    except (Exception, SystemExit) as error:
+        said = f"{about} it raised {type(error).__name__}: {error}"
+        raise Violation("exception", said) from error
 
 
 class Pool:
@@ -65,20 +62,20 @@ class Pool:
     @property
     def free(self) -> int:
         """How many blocks can be taken."""
-        free = self.adapter.free_blocks()
-        assert free is not None
+        free: int = asked("asked for its free blocks", self.adapter.free_blocks)
         return free
 
     def table(self, request: str) -> Sequence[int]:
         """The blocks of a request, in order."""
-        return self.adapter.table(request)
+        table: Sequence[int] = asked("asked for a table", self.adapter.table, request)
+        return table
 
     def would_hit(self, request: str, text: "Text[int]") -> Found:
         """What a prompt would find."""
         if not self.finds_prefixes:
             return NOT_SAID
         began = thread_time_ns()
-        found = self.adapter.would_hit(request, text)
+        found = asked("asked what a prompt would hit", self.adapter.would_hit, request, text)
         self.nanoseconds += thread_time_ns() - began
         return NOT_SAID if found is None else Found(*found)
 

@@ -41,13 +41,15 @@ class Transfer:
 class Scheduler:
     """Who waits, runs and leaves on one pool; at most `budget` tokens a step.
 
-    `credited` admits a request only where it can finish whatever the others do.
+    `credited` admits a request only where it can finish whatever the others do.  One that is longer
+    than `max_model_len`, or than the pool, is refused when it arrives.
     """
 
-    def __init__(self, pool: Pool, budget: int, *, credited: bool) -> None:
+    def __init__(self, pool: Pool, budget: int, *, credited: bool, max_model_len: int = 0) -> None:
         self.pool = pool
         self.budget = budget
         self.credited = credited
+        self.max_model_len = max_model_len or pool.config.blocks * pool.config.block_size
         self.block_size = pool.config.block_size
         self.waiting: list[Request] = []
         self.running: list[Request] = []
@@ -63,9 +65,8 @@ class Scheduler:
     def arrive(self, request: Request) -> bool:
         """A request comes; the result is whether it could ever be served."""
         request.known = request.prompt
-        if request.longest > (self.pool.adapter.max_model_len or request.longest):
-            return False
-        if self._blocks_of(request.longest) > self.pool.config.blocks:
+        fits = self._blocks_of(request.longest) <= self.pool.config.blocks
+        if not fits or request.longest > self.max_model_len:
             return False
         insort(self.waiting, request, key=BY_ARRIVAL)
         return True

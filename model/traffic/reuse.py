@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvoracle.model.traffic.arrival import PREFIX_BLOCK, Arrival
+from kvoracle.model.traffic.arrival import Arrival
 
 
 class Hits(NamedTuple):
@@ -31,7 +31,7 @@ def unlimited(arrivals: Iterable[Arrival], block_size: int) -> Hits:
     hit_blocks = prompt_tokens = 0
     for arrival in arrivals:
         ends = range(block_size, _known_tokens(arrival) + 1, block_size)
-        names = [(arrival.prefixes[(end - 1) // PREFIX_BLOCK], end) for end in ends]
+        names = [(arrival.prefixes[(end - 1) // arrival.prefix_block], end) for end in ends]
         findable = names[: _findable_blocks(arrival, block_size)]
         hit_blocks += sum(1 for _ in takewhile(seen.__contains__, findable))
         seen.update(names)
@@ -92,7 +92,7 @@ def _check_block_size(block_size: int) -> None:
 
 def _known_tokens(arrival: Arrival) -> int:
     """The prompt's, as far as its identities go."""
-    return min(arrival.prompt, PREFIX_BLOCK * len(arrival.prefixes))
+    return min(arrival.prompt, arrival.prefix_block * len(arrival.prefixes))
 
 
 def _findable_blocks(arrival: Arrival, block_size: int) -> int:
@@ -162,9 +162,10 @@ class _Cache:
 
     def serve(self, arrival: Arrival) -> None:
         known = _known_tokens(arrival)
+        length = arrival.prefix_block
         pieces = [
-            (prefix, begin // self.block_size, min(begin + PREFIX_BLOCK, known) // self.block_size)
-            for prefix, begin in zip(arrival.prefixes, range(0, known, PREFIX_BLOCK), strict=False)
+            (prefix, begin // self.block_size, min(begin + length, known) // self.block_size)
+            for prefix, begin in zip(arrival.prefixes, range(0, known, length), strict=False)
         ]
         findable = _findable_blocks(arrival, self.block_size)
         for prefix, _, end in pieces:

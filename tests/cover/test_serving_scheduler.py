@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from kvoracle.model.adapters.impl import ImplAdapter
 from kvoracle.model.adapters.impl_batch import ImplBatchAdapter
-from kvoracle.model.lockstep import Lockstep
+from kvoracle.model.registry import resolve
 from kvoracle.model.serving.contents import Contents
-from kvoracle.model.serving.pool import Pool, directly, judged
+from kvoracle.model.serving.contestant import Contestant
+from kvoracle.model.serving.judge import Judge
+from kvoracle.model.serving.pool import Pool, directly
 from kvoracle.model.serving.request import Request
 from kvoracle.model.serving.scheduler import Scheduler
 from kvoracle.model.trace import Configuration
@@ -128,8 +130,8 @@ def on(adapter_class, blocks):
 
 
 def in_lockstep(blocks):
-    adapter = ImplAdapter(Configuration(blocks, BLOCK_SIZE, prefix_cache=True))
-    return Pool(adapter, judged(Lockstep(adapter)), None)
+    config = Configuration(blocks, BLOCK_SIZE, prefix_cache=True)
+    return Judge(Contestant(resolve("impl"), config)).pool()
 
 
 @pytest.mark.parametrize("make_pool", [plain, in_rows, in_lockstep])
