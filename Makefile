@@ -38,7 +38,7 @@ gpu: $(TEST)/ready ## the kernels on a GPU: bytes, then times; says why where it
 		PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --error-exitcode 1 \
 			$(TEST)/bin/python -m pytest -q tests/gpu/test_on_gpu.py -k "calls and triton"; \
 	else echo "skipped: memcheck, for compute-sanitizer is not here"; fi
-	$(TEST)/bin/python -m kvoracle.gpu.bench --json docs/gpu-figures.json
+	$(TEST)/bin/python -m kvoracle.model.adapters.gpu_times --json docs/gpu-figures.json
 
 clean: ## remove the environments and caches
 	rm -rf .venv* .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -33,7 +33,7 @@ add = tl.standard._sum_combine if HAS_TRITON else None
 """For tl.reduce and tl.associative_scan: tl.sum, tl.cumsum and tl.zeros need TRITON_INTERPRET on the CPU."""
 
 PROGRAMS_MAX = 2**31 - 1
-"""Of a grid's first axis; the other two end at 65,535 and are not used."""
+"""Of a grid's first axis; the other two end at 65,535, and none of our kernels uses them."""
 
 
 class Kernel:
@@ -59,11 +59,13 @@ class Kernel:
         *arguments: Any,
         warps: int = 4,
         reach: Sequence[torch.Tensor] = (),
+        second_axis: int = 1,
         **constants: Any,
     ) -> None:
         """Run so many programs; none is no launch.
 
-        `constants` are the tl.constexpr arguments; `reach` are tensors whose addresses a table holds.
+        `constants` are the tl.constexpr arguments; `reach` are tensors whose addresses a table holds;
+        `second_axis` is how many programs a grid has along it.
         """
         if not HAS_TRITON:
             raise RuntimeError(f"{self.name} needs Triton, which is not here; use its torch twin.")
@@ -72,7 +74,8 @@ class Kernel:
                 f"{self.name} needs {programs} programs, more than a grid has; split the work."
             )
         if programs:
-            _carry_out(Launch(self, programs, arguments, constants, warps, tuple(reach)))
+            how = (warps, tuple(reach), second_axis)
+            _carry_out(Launch(self, programs, arguments, constants, *how))
 
 
 class Launch(NamedTuple):
@@ -84,6 +87,12 @@ class Launch(NamedTuple):
     constants: dict[str, Any]
     warps: int
     reach: tuple[torch.Tensor, ...]
+    second_axis: int = 1
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Its programs along two axes."""
+        return self.programs, self.second_axis
 
     @property
     def named(self) -> dict[str, Any]:
@@ -100,11 +109,11 @@ class Launch(NamedTuple):
 
 def carry_out_where_it_is(launch: Launch) -> None:
     """Interpret on the CPU, compile and run elsewhere."""
-    kernel, programs, arguments, constants, warps, _ = launch
+    kernel, grid = launch.kernel, launch.grid
     if launch.is_on_cpu:
-        kernel.interpreted[(programs,)](*arguments, **constants)
+        kernel.interpreted[grid](*launch.arguments, **launch.constants)
     else:
-        kernel.compiled[(programs,)](*arguments, **constants, num_warps=warps)
+        kernel.compiled[grid](*launch.arguments, **launch.constants, num_warps=launch.warps)
 
 
 _carry_out: Callable[[Launch], None] = carry_out_where_it_is

@@ -94,7 +94,7 @@ class Sanitizer:
         watch = _Watch(launch, self._dice, self._accesses_max, self._poisons)
         try:
             with watch.patched():
-                launch.kernel.interpreted[(launch.programs,)](*launch.arguments, **launch.constants)
+                launch.kernel.interpreted[launch.grid](*launch.arguments, **launch.constants)
         except Exception as error:
             watch.report("exception", f"{type(error).__name__}: {error}"[:200])
         watch.find_races()
@@ -152,8 +152,8 @@ class _Watch:
 
     def set_grid_idx(self, x: int, y: int, z: int) -> None:
         """Another program than the next one."""
-        self._program = self._order[x]
-        self._original["set_grid_idx"](self._program, y, z)
+        self._program = self._order[x] + y * len(self._order)
+        self._original["set_grid_idx"](self._order[x], y, z)
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *how: Any) -> Any:
         """Load what may be loaded; poison where a masked lane has no `other`.

@@ -141,8 +141,15 @@ class AllocatorMachine(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        if self.trace.operations:
-            self.collected.tally.add(Tally({}, dict(self.lockstep.witnessed), 1))
+        if not self.trace.operations:
+            return
+        self.collected.tally.add(Tally({}, dict(self.lockstep.witnessed), 1))
+        if self.violation is None:
+            try:
+                self.lockstep.memory.finish()
+            except Violation as violation:
+                self._fail(violation)
+                raise
 
     def sizes(self) -> st.SearchStrategy[int]:
         return st.sampled_from(self.target.block_sizes[:4])

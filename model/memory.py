@@ -29,6 +29,9 @@ class KVMemory(Protocol):
     def read(self, block: int) -> Sequence[Stamp | None]:
         """The `block_size` stamps of a block; None where nothing was ever written."""
 
+    def finish(self) -> None:
+        """A run is over, without a failure: look at what no read has seen."""
+
 
 class ListMemory:
     """The plain Python KV memory: one list of stamps a block."""
@@ -49,3 +52,6 @@ class ListMemory:
 
     def read(self, block: int) -> list[Stamp | None]:
         return self.blocks[block]
+
+    def finish(self) -> None:
+        """There is nothing else here."""

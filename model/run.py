@@ -93,6 +93,7 @@ def run(
             if index == len(trace.operations) and before_drain is not None:
                 judged.trace = extended(trace, drain(lockstep.reference))
                 before_drain(judged.trace)
+        lockstep.memory.finish()
     except Violation as violation:
         failed = judged.trace if lockstep else trace
         return Failure(cut(failed, index), violation.rule, violation.message, violation.block)

@@ -24,7 +24,7 @@ class Moved(NamedTuple):
 
 
 class ComparedMemory:
-    """A device memory that after every copy equals the plain memory, byte for byte.
+    """A device memory that equals the plain memory byte for byte, after every copy and in the end.
 
     What is read is compared too; the first difference is a Violation.
     """
@@ -45,7 +45,7 @@ class ComparedMemory:
         self.lists.copy(pairs)
         self.on_device.copy(pairs)
         self.moved = self.moved._replace(copies=self.moved.copies + len(pairs))
-        self.compare()
+        self._compare()
 
     def read(self, block: int) -> Sequence[Stamp | None]:
         right = self.lists.read(block)
@@ -53,7 +53,10 @@ class ComparedMemory:
             raise Violation(RULE, f"block {block} on the device reads back otherwise", block)
         return right
 
-    def compare(self) -> None:
+    def finish(self) -> None:
+        self._compare()
+
+    def _compare(self) -> None:
         """Compare the whole pool."""
         self.moved = self.moved._replace(comparisons=self.moved.comparisons + 1)
         actual, right = self.on_device.pool(), self.on_device.pool_of(self.lists.blocks)
@@ -74,14 +77,7 @@ def run_on_device(
         return memories[-1]
 
     failure = run(trace, factory, make_memory=make_memory)
-    if not memories:
-        return failure, Moved(0, 0, 0)
-    if failure is None:
-        try:
-            memories[0].compare()
-        except Violation as violation:
-            failure = Failure(trace, violation.rule, violation.message, violation.block)
-    return failure, memories[0].moved
+    return failure, memories[0].moved if memories else Moved(0, 0, 0)
 
 
 class OnDeviceMemory:

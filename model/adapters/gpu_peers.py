@@ -12,7 +12,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -26,14 +26,14 @@ from kvoracle.gpu.ahead import measure
 from kvoracle.gpu.block_copy import as_words
 from kvoracle.gpu.copy_plan import plan_copies
 from kvoracle.gpu.functions import KERNELS
-from kvoracle.gpu.kernel import Kernel, launching_with, power_of_two
+from kvoracle.gpu.kernel import Kernel, Launch, ceil_div, launching_with, power_of_two
 from kvoracle.gpu.production import production_launches
 from kvoracle.gpu.sanitizer import Sanitizer
 from kvoracle.model.adapters.gpu_cases import Case, edge_cases, random_cases
 
 ROUNDS = 12
 COPY_WORDS = 2048
-"""Of a tile of SGLang's page copy; larger pages need a second axis of programs."""
+"""Of a tile of SGLang's page copy."""
 
 
 class Peer(NamedTuple):
@@ -87,10 +87,18 @@ def sglang_alloc_decode(
 def sglang_copy_pages(planes: Sequence[torch.Tensor], pairs: Sequence[tuple[int, int]]) -> None:
     """SGLang's kernel, called as `copy_blocks`."""
     kernel = _kernel("sglang", "kernels/ops/kvcache/copy_pages.py", "_copy_pages_kernel")
-    sources, destinations = (torch.tensor(ids) for ids in zip(*pairs, strict=True))
     words = as_words(planes[0])
-    arguments = (words, sources, destinations, words.shape[1])
-    kernel.launch(len(pairs), *arguments, SRC_STRIDE=1, DST_STRIDE=1, BLOCK=COPY_WORDS)
+    sources, destinations = (
+        torch.tensor(ids, device=words.device) for ids in zip(*pairs, strict=True)
+    )
+    kernel.launch(
+        len(pairs),
+        *(words, sources, destinations, words.shape[1]),
+        second_axis=ceil_div(words.shape[1], COPY_WORDS),
+        SRC_STRIDE=1,
+        DST_STRIDE=1,
+        BLOCK=COPY_WORDS,
+    )
 
 
 def vllm_slot_mapping(
@@ -125,11 +133,10 @@ def _any_case(_case: Case) -> bool:
 
 
 def _is_disjoint_and_one_plane(case: Case) -> bool:
-    """What the page copy asks for: disjoint sets, one contiguous storage, a page of one tile."""
+    """What the page copy asks for: disjoint sets, one contiguous storage."""
     planes, pairs = case.arguments
-    is_small = as_words(planes[0]).shape[1] <= COPY_WORDS
     is_whole = len(planes) == 1 and planes[0].is_contiguous()
-    return bool(pairs) and is_small and is_whole and _is_disjoint(pairs)
+    return bool(pairs) and is_whole and _is_disjoint(pairs)
 
 
 def _is_disjoint(pairs: Sequence[tuple[int, int]]) -> bool:
@@ -163,11 +170,10 @@ def version_of(engine: str) -> str | None:
 
 def look_at(peer: Peer) -> Seen:
     """A peer's kernel under layers A, B and C; masked lanes hold 0 here, as they mostly do on a GPU."""
-    with _interpretable_library():
-        calls, differences = _run(peer)
-        sanitizer = Sanitizer(ROUNDS, poisons=(0,))
-        with launching_with(sanitizer.carry_out):
-            _run(peer)
+    calls, differences = _run(peer)
+    sanitizer = Sanitizer(ROUNDS, poisons=(0,))
+    with launching_with(sanitizer.carry_out):
+        _run(peer)
     reports = list(dict.fromkeys(f"{report.kind}: {report.what}" for report in sanitizer.reports))
     return Seen(calls, differences, reports, _machine(peer))
 
@@ -181,6 +187,15 @@ def in_lines(peer: Peer) -> list[str]:
     said = [*seen.differences, *seen.reports] or ["nothing to report"]
     head = f"{peer.engine} {version}, {peer.kernel}: {seen.calls} calls; {seen.machine}"
     return [head, *(f"    {one}" for one in said)]
+
+
+def launch_of(peer: Peer) -> Launch:
+    """A launch of a peer's kernel with an engine's shapes.
+
+    An engine whose file or kernel is not where it was is an OSError or a LookupError.
+    """
+    calls = {**dict.fromkeys(KERNELS, _nothing), peer.function: peer.call}
+    return production_launches(calls)[0]
 
 
 def _run(peer: Peer) -> tuple[int, list[str]]:
@@ -197,9 +212,8 @@ def _run(peer: Peer) -> tuple[int, list[str]]:
 
 
 def _machine(peer: Peer) -> str:
-    """What the compiled kernel takes on sm_90, with an engine's shapes."""
-    calls = {**dict.fromkeys(KERNELS, _nothing), peer.function: peer.call}
-    one = measure(production_launches(calls)[0], 90)
+    """What the compiled kernel takes on sm_90."""
+    one = measure(launch_of(peer), 90)
     return (
         f"{one.registers} registers, {one.wide_stores} of {one.stores} stores of 16 bytes,"
         f" {one.local} local"
@@ -218,7 +232,7 @@ def _kernel(engine: str, file: str, name: str) -> Kernel:
     assert found.origin is not None
     source = (Path(found.origin).parent / file).read_text(encoding="utf-8")
     compiled = getattr(_module_of(_function_in(source, name), f"{engine}_{name}"), name)
-    kernel = Kernel(compiled.fn)
+    kernel = _PeerKernel(compiled.fn)
     kernel.compiled = compiled
     return kernel
 
@@ -245,6 +259,21 @@ def _module_of(function: str, name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+class _PeerKernel(Kernel):
+    """A kernel that may call Triton's own functions, such as tl.sum."""
+
+    @cached_property
+    def interpreted(self) -> Any:
+        return _Interpreted(self.function)
+
+
+class _Interpreted(interpreter.InterpretedFunction):  # type: ignore[misc]
+    """An interpreted kernel, with Triton's own functions interpreted while it runs."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        return _interpretable_library()(super().__getitem__(grid))
 
 
 class _LibraryFunction(interpreter.InterpretedFunction):  # type: ignore[misc]

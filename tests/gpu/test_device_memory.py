@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="device memory needs torch: kvoracle[gpu]")
 
+from kvoracle.gpu import device_memory  # noqa: E402
 from kvoracle.gpu.device_memory import LAYOUTS, DeviceMemory, Shape, Torn  # noqa: E402
 from kvoracle.gpu.functions import KERNELS, TWINS  # noqa: E402
 from kvoracle.model.adapters.device_memory import (  # noqa: E402
@@ -15,12 +16,13 @@ from kvoracle.model.adapters.device_memory import (  # noqa: E402
 )
 from kvoracle.model.adapters.gpu_cases import DTYPES  # noqa: E402
 from kvoracle.model.adapters.impl import ImplAdapter  # noqa: E402
-from kvoracle.model.engines import hunt  # noqa: E402
+from kvoracle.model.engines import ENGINES, hunt  # noqa: E402
 from kvoracle.model.gpu_command import on_memory  # noqa: E402
 from kvoracle.model.lockstep import Violation  # noqa: E402
 from kvoracle.model.memory import Stamp  # noqa: E402
 from kvoracle.model.operations import Append, AppendEach, Create, Fork, Pin, Release  # noqa: E402
 from kvoracle.model.registry import resolve  # noqa: E402
+from kvoracle.model.run import run  # noqa: E402
 from kvoracle.model.trace import Configuration, Trace, read  # noqa: E402
 
 DOCUMENT = sorted((Path(__file__).parents[2] / "seeds" / "document").glob("*.json"))
@@ -136,6 +138,37 @@ def test_bits_that_are_no_stamp_s_read_back_as_torn():
     memory.planes[0].view(torch.uint8).view(-1)[-1] ^= 1
 
     assert memory.read(0) == [Torn]
+
+
+def stray_write(key, value, key_cache, value_cache, slots):
+    TWINS["kv_write"](key, value, key_cache, value_cache, slots)
+    value_cache.view(torch.uint8)[-1, -1, -1, -1] ^= 1
+
+
+def test_a_stray_write_that_no_read_sees_is_found_at_the_end_of_a_fuzzed_run(monkeypatch):
+    functions = {**TWINS, "kv_write": stray_write}
+    monkeypatch.setattr(device_memory, "KERNELS", functions)
+    monkeypatch.setattr(device_memory, "TWINS", functions)
+    trace = Trace(Configuration(4, 2), [Create("a"), Append("a", [1, 2, 3])])
+
+    failure = run(trace, on_memory(resolve("impl"), "device").factory)
+
+    assert failure is not None
+    assert failure.rule == RULE
+    assert failure.message.startswith("block 3 differs on the device (offset 1, layer ")
+    assert failure.trace == trace
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_both_engines_find_a_stray_write_that_no_read_sees(engine, monkeypatch):
+    functions = {**TWINS, "kv_write": stray_write}
+    monkeypatch.setattr(device_memory, "KERNELS", functions)
+    monkeypatch.setattr(device_memory, "TWINS", functions)
+
+    failure, _ = hunt(engine, on_memory(resolve("impl-token"), "device"), 1, 100)
+
+    assert failure is not None
+    assert failure.rule == RULE
 
 
 @pytest.mark.parametrize("name", ["impl", "mutant:copy-skipped-on-shared-tail"])
