@@ -1,11 +1,10 @@
 """The command `kvoracle serve`."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -15,7 +14,6 @@ from rich.text import Text
 from kvoracle import __version__
 from kvoracle.model import report
 from kvoracle.model.bench.table import check_writable
-from kvoracle.model.columns import show_columns
 from kvoracle.model.errors import UsageError
 from kvoracle.model.found import FOUND, describe_found
 from kvoracle.model.lockstep import Violation
@@ -23,9 +21,11 @@ from kvoracle.model.registry import resolve
 from kvoracle.model.serving.contestant import Contestant, contestant
 from kvoracle.model.serving.judge import Judge
 from kvoracle.model.serving.measures import Measures
+from kvoracle.model.serving.pool import Pool
 from kvoracle.model.serving.replay import Conduct, Replay
-from kvoracle.model.serving.result import Result, as_json, result_of
+from kvoracle.model.serving.result import Result, result_of
 from kvoracle.model.serving.scheduler import Scheduler
+from kvoracle.model.serving.table import show_results, write_json
 from kvoracle.model.traffic.arrival import PREFIX_BLOCK, Arrival, scaled_down
 from kvoracle.model.traffic.read import read_traffic
 from kvoracle.model.traffic.reuse import Reuse, reuse_distances
@@ -33,25 +33,22 @@ from kvoracle.model.traffic.reuse import Reuse, reuse_distances
 EXIT_NOTHING_FOUND, EXIT_VIOLATION = 0, 1
 SLOTS = 428_560
 """The pool of the source document: 26,785 blocks of 16."""
+SLOTS_MAX = 2 * 10**8
 MOST = 10**9
 PROGRESS_STEPS = 500
-HEADS = (
-    *("allocator", "block", "running", "most", "used", "hits", "LRU", "preempted", "wait"),
-    *("tails", "reserved", "step", "p99"),
-)
 
 
 @dataclass(frozen=True)
 class Traffic:
     """Where requests are read from, how many, and one in how many of their tokens."""
 
-    path: Path
+    path: str
     requests: int
     scale: int
 
     def arrivals(self) -> Iterator[Arrival]:
         """From the beginning."""
-        _, arrivals = read_traffic(self.path)
+        _, arrivals = read_traffic(Path(self.path))
         first = islice(arrivals, self.requests) if self.requests else arrivals
         return (scaled_down(arrival, self.scale) for arrival in first)
 
@@ -108,7 +105,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve production traffic on allocators, check every token read, and compare what they do."""
-    traffic = Traffic(trace, _within("--requests", requests, 0), _scale(scale))
+    traffic = Traffic(str(trace), _within("--requests", requests, 0), _scale(scale))
     conduct = Conduct(
         step=round(1000 * _within("--step-ms", step_ms, 0)),
         token=round(_within("--token-us", token_us, 0) * scale),
@@ -122,7 +119,7 @@ def serve(
     policy = Policy(max(_within("--budget", budget, 1) // scale, 1), credit, lockstep)
     length = -(-_within("--max-model-len", max_model_len, 1) // scale)
     contestants = [
-        contestant(resolve(name), _within("--slots", slots, 1) // scale, size, length)
+        contestant(resolve(name), _within("--slots", slots, 1, SLOTS_MAX) // scale, size, length)
         for name in dict.fromkeys(allocator or ["impl"])
         for size in (_block_sizes(block_sizes) if name != "contiguous" else [length])
     ]
@@ -130,11 +127,12 @@ def serve(
         check_writable(json_file)
     out = report.console()
     _announce(out, traffic, policy, conduct)
-    served = _Serving(out, traffic, policy, conduct, length, save)
-    rows = [row for row in map(served.serve, contestants) if row is not None]
-    _show(out, [result for result, _ in rows])
+    serving = _Serving(out, traffic, policy, conduct, length, save)
+    rows = [row for row in map(serving.serve, contestants) if row is not None]
+    show_results(out, [result for result, _ in rows])
     if json_file is not None:
-        _write(json_file, traffic, policy, conduct, rows)
+        about = {"traffic": asdict(traffic), "policy": asdict(policy), "conduct": asdict(conduct)}
+        write_json(json_file, about, rows)
     raise typer.Exit(EXIT_NOTHING_FOUND if len(rows) == len(contestants) else EXIT_VIOLATION)
 
 
@@ -168,13 +166,24 @@ class _Serving:
                 return None
         if not replay.arrived:
             raise UsageError(f"{self.traffic.path} holds no request; give a file with some.")
+        self._show_checked(contestant, pool, judge)
         reuse = self.traffic.reuse(contestant.config.block_size) if pool.finds_prefixes else None
         return result_of(contestant, measures, replay.arrived, reuse), measures
+
+    def _show_checked(self, contestant: Contestant, pool: Pool, judge: Judge | None) -> None:
+        read = pool.contents
+        if judge is not None:
+            did = f"{len(judge.trace.operations):,} operations judged"
+        else:
+            assert read is not None
+            did = f"{read.sequences:,} sequences of {read.tokens_read:,} tokens read back"
+        size = f"{contestant.config.blocks:,} blocks of {contestant.config.block_size:,}"
+        self.out.print(f"passed     {contestant.name}, {size}: {did}", markup=False)
 
     def _show_violation(
         self, contestant: Contestant, violation: Violation, replay: Replay, judge: Judge | None
     ) -> None:
-        self.out.print(f"VIOLATION ({violation.rule}) by {contestant.name}", style="bold red")
+        self.out.print(f"VIOLATION  {contestant.name}: {violation.rule}", style="bold red")
         self.out.print(f"  {violation.message}", markup=False)
         self.out.print(f"  in step {replay.steps:,}, after {replay.arrived:,} requests came")
         if judge is None:
@@ -214,71 +223,12 @@ def _announce(out: Console, traffic: Traffic, policy: Policy, conduct: Conduct) 
     out.print()
 
 
-def _show(out: Console, results: list[Result]) -> None:
-    if not results:
-        return
-    show_columns(out, HEADS, [_row(result) for result in results], left=(0,))
-    first = results[0]
-    came = f"{first.arrived:,} requests came"
-    for result in results:
-        gone = f"{result.finished:,} finished, {result.cancelled:,} cancelled"
-        refused = f"{result.refused:,} refused, for they could never fit"
-        name = f"{result.allocator} {result.block_size}"
-        out.print(
-            f"{name}: {came}, {gone}, {refused}; {result.seconds:,.0f} s simulated in"
-            f" {result.steps:,} steps",
-            markup=False,
-        )
-    if first.hit_rate_unlimited is not None:
-        out.print(f"Unlimited memory would hit {_percent(first.hit_rate_unlimited)}.")
-    out.print("running, used, tails, reserved: means over time. step: the allocator's median.")
-
-
-def _row(result: Result) -> list[str]:
-    return [
-        result.allocator,
-        f"{result.block_size:,}",
-        f"{result.running_mean:.1f}",
-        f"{result.running_most:,}",
-        _percent(result.used_mean),
-        _percent(result.hit_rate),
-        _percent(result.hit_rate_lru),
-        f"{result.preemptions:,}",
-        "-" if result.wait_median is None else f"{result.wait_median:,.1f} s",
-        _percent(result.tail_waste),
-        _percent(result.reserved_waste),
-        f"{result.allocator_median:,.0f} µs",
-        f"{result.allocator_p99:,.0f} µs",
-    ]
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
-
-
-def _write(
-    file: Path,
-    traffic: Traffic,
-    policy: Policy,
-    conduct: Conduct,
-    rows: list[tuple[Result, Measures]],
-) -> None:
-    fields: dict[str, Any] = {
-        "kvoracle": __version__,
-        "traffic": {**asdict(traffic), "path": str(traffic.path)},
-        "policy": asdict(policy),
-        "conduct": asdict(conduct),
-        "results": [as_json(result, measures) for result, measures in rows],
-    }
-    file.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-
-
 Number = TypeVar("Number", int, float)
 
 
-def _within(option: str, value: Number, least: int) -> Number:
-    if not least <= value <= MOST:
-        raise UsageError(f"{option} {value:g} cannot be; give {least} to {MOST:,}.")
+def _within(option: str, value: Number, least: int, most: int = MOST) -> Number:
+    if not least <= value <= most:
+        raise UsageError(f"{option} {value:g} cannot be; give {least} to {most:,}.")
     return value
 
 

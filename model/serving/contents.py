@@ -18,6 +18,8 @@ class Contents:
 
     def __init__(self, blocks: int, block_size: int) -> None:
         self.block_size = block_size
+        self.sequences = self.tokens_read = 0
+        """What was read back."""
         self.tokens = np.full((blocks, block_size), NOTHING, np.int64)
 
     def write(self, slots: Sequence[int], tokens: Sequence[int]) -> None:
@@ -40,6 +42,8 @@ class Contents:
     def check(self, request: str, table: Sequence[int], text: Sequence[int]) -> None:
         """A Violation where a sequence reads something else than its text."""
         right = np.asarray(text, np.int64)
+        self.sequences += 1
+        self.tokens_read += len(right)
         if len(table) * self.block_size < len(right):
             said = (
                 f"the table of {request!r} has {len(table)} blocks: too few for {len(right)} tokens"

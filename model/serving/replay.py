@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from random import Random
 
@@ -88,12 +88,13 @@ class Replay:
         return came <= self.clock
 
     def _arrive(self, arrival: Arrival) -> None:
+        arrival = replace(arrival, output=max(arrival.output, 1))
         number, self.arrived = self.arrived, self.arrived + 1
         request = Request(
             f"r{number}",
             number,
             arrival.prompt,
-            max(arrival.output, 1),
+            arrival.output,
             self._texts.maker(arrival),
             self._random.random() < self.conduct.remote,
         )
