@@ -1,69 +1,30 @@
 """The command `kvoracle serve`."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import islice
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from kvoracle import __version__
 from kvoracle.model import report
 from kvoracle.model.bench.table import check_writable
 from kvoracle.model.errors import UsageError
-from kvoracle.model.found import FOUND, describe_found
-from kvoracle.model.lockstep import Violation
+from kvoracle.model.found import FOUND
 from kvoracle.model.registry import resolve
-from kvoracle.model.serving.contestant import Contestant, contestant
-from kvoracle.model.serving.judge import Judge
-from kvoracle.model.serving.measures import Measures
-from kvoracle.model.serving.pool import Pool
-from kvoracle.model.serving.replay import Conduct, Replay
-from kvoracle.model.serving.result import Result, result_of
-from kvoracle.model.serving.scheduler import Scheduler
+from kvoracle.model.serving.contestant import RESERVES_WHOLE, Contestant, contestant
+from kvoracle.model.serving.judge import check_judgeable
+from kvoracle.model.serving.replay import Conduct
+from kvoracle.model.serving.serving import Policy, Serving, Traffic
 from kvoracle.model.serving.table import show_results, write_json
-from kvoracle.model.traffic.arrival import PREFIX_BLOCK, Arrival, scaled_down
-from kvoracle.model.traffic.read import read_traffic
-from kvoracle.model.traffic.reuse import Reuse, reuse_distances
+from kvoracle.model.traffic.arrival import PREFIX_BLOCK
 
 EXIT_NOTHING_FOUND, EXIT_VIOLATION = 0, 1
 SLOTS = 428_560
 """The pool of the source document: 26,785 blocks of 16."""
 SLOTS_MAX = 2 * 10**8
 MOST = 10**9
-PROGRESS_STEPS = 500
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Where requests are read from, how many, and one in how many of their tokens."""
-
-    path: str
-    requests: int
-    scale: int
-
-    def arrivals(self) -> Iterator[Arrival]:
-        """From the beginning."""
-        _, arrivals = read_traffic(Path(self.path))
-        first = islice(arrivals, self.requests) if self.requests else arrivals
-        return (scaled_down(arrival, self.scale) for arrival in first)
-
-    def reuse(self, block_size: int) -> Reuse:
-        """What caches hit on it, one request at a time."""
-        return reuse_distances(self.arrivals(), block_size)
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How the scheduler goes about it."""
-
-    budget: int
-    credited: bool
-    lockstep: bool
 
 
 def serve(
@@ -118,16 +79,20 @@ def serve(
     )
     policy = Policy(max(_within("--budget", budget, 1) // scale, 1), credit, lockstep)
     length = -(-_within("--max-model-len", max_model_len, 1) // scale)
+    pool_slots = _within("--slots", slots, 1, SLOTS_MAX) // scale
     contestants = [
-        contestant(resolve(name), _within("--slots", slots, 1, SLOTS_MAX) // scale, size, length)
+        contestant(resolve(name), pool_slots, size, length)
         for name in dict.fromkeys(allocator or ["impl"])
-        for size in (_block_sizes(block_sizes) if name != "contiguous" else [length])
+        for size in (_block_sizes(block_sizes) if name != RESERVES_WHOLE else [length])
     ]
+    for one in contestants:
+        _check_can_serve(one, conduct, lockstep)
+    came = traffic.count()
     if json_file is not None:
         check_writable(json_file)
     out = report.console()
-    _announce(out, traffic, policy, conduct)
-    serving = _Serving(out, traffic, policy, conduct, length, save)
+    _announce(out, traffic, came, policy, conduct)
+    serving = Serving(out, traffic, came, policy, conduct, length, save)
     rows = [row for row in map(serving.serve, contestants) if row is not None]
     show_results(out, [result for result, _ in rows])
     if json_file is not None:
@@ -136,81 +101,12 @@ def serve(
     raise typer.Exit(EXIT_NOTHING_FOUND if len(rows) == len(contestants) else EXIT_VIOLATION)
 
 
-@dataclass(frozen=True)
-class _Serving:
-    out: Console
-    traffic: Traffic
-    policy: Policy
-    conduct: Conduct
-    max_model_len: int
-    save: Path
-
-    def serve(self, contestant: Contestant) -> tuple[Result, Measures] | None:
-        """One run; None where the allocator did wrong, which is shown."""
-        judge = Judge(contestant) if self.policy.lockstep else None
-        pool = judge.pool() if judge else contestant.pool()
-        scheduler = Scheduler(
-            pool,
-            self.policy.budget,
-            credited=self.policy.credited,
-            max_model_len=self.max_model_len,
-        )
-        with Live(console=self.out, auto_refresh=False, transient=True) as live:
-            progress = _progress(live, contestant)
-            replay = Replay(self.traffic.arrivals(), scheduler, self.conduct, progress)
-            try:
-                measures = replay.run()
-            except Violation as violation:
-                live.stop()
-                self._show_violation(contestant, violation, replay, judge)
-                return None
-        if not replay.arrived:
-            raise UsageError(f"{self.traffic.path} holds no request; give a file with some.")
-        self._show_checked(contestant, pool, judge)
-        reuse = self.traffic.reuse(contestant.config.block_size) if pool.finds_prefixes else None
-        return result_of(contestant, measures, replay.arrived, reuse), measures
-
-    def _show_checked(self, contestant: Contestant, pool: Pool, judge: Judge | None) -> None:
-        read = pool.contents
-        if judge is not None:
-            did = f"{len(judge.trace.operations):,} operations judged"
-        else:
-            assert read is not None
-            did = f"{read.sequences:,} sequences of {read.tokens_read:,} tokens read back"
-        size = f"{contestant.config.blocks:,} blocks of {contestant.config.block_size:,}"
-        self.out.print(f"passed     {contestant.name}, {size}: {did}", markup=False)
-
-    def _show_violation(
-        self, contestant: Contestant, violation: Violation, replay: Replay, judge: Judge | None
-    ) -> None:
-        self.out.print(f"VIOLATION  {contestant.name}: {violation.rule}", style="bold red")
-        self.out.print(f"  {violation.message}", markup=False)
-        self.out.print(f"  in step {replay.steps:,}, after {replay.arrived:,} requests came")
-        if judge is None:
-            said = "For a trace of it, serve again with --lockstep, at a --scale or with few --requests."
-            self.out.print(f"  {said}\n")
-            return
-        found = describe_found(judge.failure(violation), contestant.target, self.save)
-        self.out.print(f"\n{found}\n", markup=False)
-
-
-def _progress(live: Live, contestant: Contestant) -> Callable[[Replay], None]:
-    def show(replay: Replay) -> None:
-        if live.console.is_terminal and replay.steps % PROGRESS_STEPS == 0:
-            said = f"{replay.arrived:,} requests came, {replay.measures.finished:,} finished"
-            line = f"{contestant.name} {contestant.config.block_size}: {said}"
-            live.update(Text(line), refresh=True)
-
-    return show
-
-
-def _announce(out: Console, traffic: Traffic, policy: Policy, conduct: Conduct) -> None:
+def _announce(out: Console, traffic: Traffic, came: int, policy: Policy, conduct: Conduct) -> None:
     scaled = f", one in {traffic.scale} of their tokens" if traffic.scale > 1 else ""
-    first = f"the first {traffic.requests:,} requests" if traffic.requests else "all requests"
     times = f"{conduct.concurrency} at once" if conduct.concurrency else "as they came"
     out.print(f"kvoracle {__version__} serve", style="bold")
     rows = {
-        "trace": f"{traffic.path}: {first}{scaled}, {times}",
+        "trace": f"{traffic.path}: {came:,} requests{scaled}, {times}",
         "steps": f"{policy.budget:,} tokens at most; {conduct.step / 1000:g} ms and"
         f" {conduct.token / traffic.scale:g} µs a token",
         "admission": "by credits" if policy.credited else "as soon as there is room",
@@ -223,12 +119,19 @@ def _announce(out: Console, traffic: Traffic, policy: Policy, conduct: Conduct) 
     out.print()
 
 
+def _check_can_serve(one: Contestant, conduct: Conduct, lockstep: bool) -> None:
+    if conduct.remote and "receive" in one.target.left_out:
+        raise UsageError(f"{one.name} receives no prompts from elsewhere; leave out --remote.")
+    if lockstep:
+        check_judgeable(one)
+
+
 Number = TypeVar("Number", int, float)
 
 
 def _within(option: str, value: Number, least: int, most: int = MOST) -> Number:
     if not least <= value <= most:
-        raise UsageError(f"{option} {value:g} cannot be; give {least} to {most:,}.")
+        raise UsageError(f"{option} {value:,} cannot be; give {least} to {most:,}.")
     return value
 
 

@@ -23,12 +23,7 @@ class Judge:
 
     def __init__(self, contestant: Contestant) -> None:
         self.contestant = contestant
-        try:
-            self.trace = Trace(contestant.config, [])
-        except ValueError as error:
-            raise UsageError(
-                f"In lockstep {error}; give fewer slots, or a larger scale."
-            ) from error
+        self.trace = Trace(contestant.config, [])
         self.lockstep: Lockstep = start(contestant.target.factory, self.trace)
 
     def pool(self) -> Pool:
@@ -51,3 +46,11 @@ class Judge:
         if outcome is None:
             raise Violation("outcome", f"{verb} is outside what the allocator can be asked")
         return outcome
+
+
+def check_judgeable(contestant: Contestant) -> None:
+    """A UsageError where a pool is too large for the reference."""
+    try:
+        Trace(contestant.config, [])
+    except ValueError as error:
+        raise UsageError(f"In lockstep {error}; give fewer slots, or a larger scale.") from error
