@@ -189,17 +189,20 @@ def prove(
 def allocators() -> None:
     """List the allocators: which can be tested here, and how to get the others."""
     out = report.console()
+    missing: dict[str, list[str]] = {}
     for name, known in ALLOCATORS.items():
         problem = registry.missing(name)
         state = "available" if problem is None else "missing"
-        out.print(f"{state:<10} {name:<15} {known.about}")
+        out.print(f"{state:<10} {name:<17} {known.about}")
         if problem is None:
             left_out = resolve(name).left_out
             if left_out:
-                out.print(f"{'':<26} cannot do: {', '.join(left_out)}")
+                out.print(f"{'':<28} cannot do: {', '.join(left_out)}")
         else:
-            out.print(f"{'':<26} get it: {known.install}")
-    out.print("Any other: --allocator package.module:factory (docs/adapters.md).")
+            missing.setdefault(known.install, []).append(name)
+    for install, names in missing.items():
+        out.print(f"\nTo get {', '.join(names)}:\n  {install}", markup=False)
+    out.print("\nAny other: --allocator package.module:factory (docs/adapters.md).")
 
 
 @app.command()

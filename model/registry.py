@@ -33,6 +33,9 @@ VLLM = (
 
 ALLOCATORS = {
     "impl": Known("kvoracle.model.adapters.impl:ImplAdapter", "this project's own allocator"),
+    "impl-batch": Known(
+        "kvoracle.model.adapters.impl_batch:ImplBatchAdapter", "the same, one batch call a step"
+    ),
     "impl-groups": Known(
         "kvoracle.model.adapters.impl_groups:ImplGroupsAdapter",
         "this project's own allocator for groups of layers: windows, several block sizes",
@@ -44,9 +47,6 @@ ALLOCATORS = {
     "contiguous": Known(
         "kvoracle.model.adapters.contiguous:ContiguousAdapter",
         "the baseline: max_model_len slots reserved a request",
-    ),
-    "impl-batch": Known(
-        "kvoracle.model.adapters.impl_batch:ImplBatchAdapter", "the same, one batch call a step"
     ),
     "vllm": Known("kvoracle.model.adapters.vllm:VllmAdapter", "vLLM's KVCacheManager", VLLM),
     "vllm-in-order": Known(

@@ -123,7 +123,12 @@ def _layer(name: str, config: Config, window: int) -> Layer:
     if not window:
         head_dim = _optional(name, config, "global_head_dim", head_dim)
         kv_heads = _optional(name, config, "num_global_key_value_heads", kv_heads)
-    return Layer(kv_heads, head_dim + _optional(name, config, "v_head_dim", head_dim), window)
+    elements = head_dim + _optional(name, config, "v_head_dim", head_dim)
+    if not kv_heads or not elements:
+        raise UsageError(
+            f"{name} has {kv_heads} KV heads of {elements} elements; both must be at least 1."
+        )
+    return Layer(kv_heads, elements, window)
 
 
 def _head_dim(name: str, config: Config) -> int:
@@ -210,6 +215,8 @@ def _first(name: str, config: Config, keys: tuple[str, ...]) -> int | None:
         if value is None:
             continue
         if type(value) is not int or not 0 <= value <= WHOLE_MAX:
-            raise UsageError(f"{name} has {value!r} as {key!r}, which must be a whole number.")
+            raise UsageError(
+                f"{name} has {value!r} as {key!r}, which must be a whole number, 0 or more; correct it."
+            )
         return value
     return None

@@ -119,6 +119,9 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise UsageError(f"{path} holds no JSON object; give the model's config.json.")
     for part in ("text_config", "llm_config", "language_config"):
-        if isinstance(config.get(part), dict):
-            return {**config, **config[part]}
+        inner = config.get(part)
+        if isinstance(inner, dict):
+            return {**config, **inner}
+        if inner is not None:
+            raise UsageError(f"{path} has a {part!r} that is no JSON object; correct it.")
     return config
