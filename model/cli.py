@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from kvoracle import __version__
-from kvoracle.model import found, mutation, registry, report
+from kvoracle.model import exits, found, mutation, registry, report
 from kvoracle.model.bench.measure import measure
 from kvoracle.model.bench.table import check_writable, show_tables, write_json
 from kvoracle.model.campaign import Plan, Result, conduct
@@ -33,8 +33,6 @@ from kvoracle.model.serve_command import serve
 from kvoracle.model.trace import Trace, make_folder, read, trace_files
 from kvoracle.model.waste_command import waste
 
-EXIT_NOTHING_FOUND, EXIT_VIOLATION, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
-EXIT_NOBODY_READS = 141
 HYPOTHESIS_OPERATIONS_ONE_IN = 20
 WORKERS_MAX = 256
 HANG_SECONDS_MAX = 86_400
@@ -137,7 +135,7 @@ def replay(
     out.print(f"{passed} passed, {failed} failed, {skipped} skipped")
     if skipped == len(traces):
         raise UsageError("The allocator can do none of the traces; choose another allocator.")
-    raise typer.Exit(EXIT_VIOLATION if failed else EXIT_NOTHING_FOUND)
+    raise typer.Exit(exits.VIOLATION if failed else exits.NOTHING_FOUND)
 
 
 @app.command()
@@ -167,7 +165,7 @@ def mutants(
         table.write_text(report.mutants_page(caught, number), encoding="utf-8")
         out.print(f"wrote {table}")
     survived = [one for one in caught if one.failure is None]
-    raise typer.Exit(EXIT_VIOLATION if survived else EXIT_NOTHING_FOUND)
+    raise typer.Exit(exits.VIOLATION if survived else exits.NOTHING_FOUND)
 
 
 @app.command()
@@ -182,7 +180,7 @@ def prove(
 ) -> None:
     """Prove the rules for pools of any size, with a solver (docs/proof.md)."""
     is_proven = proof(report.console(), without, save)
-    raise typer.Exit(EXIT_NOTHING_FOUND if is_proven else EXIT_VIOLATION)
+    raise typer.Exit(exits.NOTHING_FOUND if is_proven else exits.VIOLATION)
 
 
 @app.command()
@@ -233,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_NOBODY_READS
+        code = exits.NOBODY_READS
     except OSError as error:
         code = _complain(f"The output cannot be written ({error.strerror}); send it elsewhere.")
     except UsageError as error:
@@ -241,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TyperException as error:
         code = _complain(f"{error.format_message()} See `kvoracle --help`.")
     except (KeyboardInterrupt, typer.Abort):
-        code = EXIT_INTERRUPTED
+        code = exits.INTERRUPTED
     sys.exit(code)
 
 
@@ -255,12 +253,12 @@ def _alone(
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
-        raise typer.Exit(EXIT_USAGE)
+        raise typer.Exit(exits.USAGE)
 
 
 def _complain(sentence: str) -> int:
     print(f"kvoracle: {' '.join(sentence.split())}", file=sys.stderr)
-    return EXIT_USAGE
+    return exits.USAGE
 
 
 def _engines(engine: str, budget: str) -> dict[str, tuple[int | None, float | None]]:
@@ -321,8 +319,8 @@ def _show_found(out: Console, target: Target, result: Result, folder: Path) -> N
 
 def _exit_code(target: Target, result: Result) -> int:
     if result.failure is None and result.interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_NOTHING_FOUND if result.succeeded(target) else EXIT_VIOLATION
+        return exits.INTERRUPTED
+    return exits.NOTHING_FOUND if result.succeeded(target) else exits.VIOLATION
 
 
 def _allocator_of(trace: Trace, asked: str | None) -> str:

@@ -10,13 +10,12 @@ import typer
 from rich.console import Console
 
 from kvoracle import __version__
-from kvoracle.model import found, report
+from kvoracle.model import exits, found, report
 from kvoracle.model.check import unfit
 from kvoracle.model.errors import UsageError
 from kvoracle.model.registry import Target, resolve
 from kvoracle.model.trace import read, trace_files
 
-EXIT_NOTHING_FOUND, EXIT_VIOLATION = 0, 1
 MEMORIES = ("list", "device")
 DEVICES = ("cpu", "cuda")
 INSTALL = "pip install 'kvoracle[gpu]'"
@@ -43,7 +42,7 @@ def gpu(
     out.print(f"kvoracle {__version__} gpu", style="bold")
     is_right = _check_kernels(out) if check else True
     is_right &= _run_traces(out, files, resolve(allocator), device) if files else True
-    raise typer.Exit(EXIT_NOTHING_FOUND if is_right else EXIT_VIOLATION)
+    raise typer.Exit(exits.NOTHING_FOUND if is_right else exits.VIOLATION)
 
 
 def on_memory(target: Target, memory: str) -> Target:

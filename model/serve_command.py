@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from kvoracle import __version__
-from kvoracle.model import report
+from kvoracle.model import exits, report
 from kvoracle.model.bench.table import check_writable
 from kvoracle.model.errors import UsageError
 from kvoracle.model.found import FOUND
@@ -20,7 +20,6 @@ from kvoracle.model.serving.serving import Policy, Serving, Traffic
 from kvoracle.model.serving.table import show_results, write_json
 from kvoracle.model.traffic.arrival import PREFIX_BLOCK
 
-EXIT_NOTHING_FOUND, EXIT_VIOLATION = 0, 1
 SLOTS = 428_560
 """The pool of the source document: 26,785 blocks of 16."""
 SLOTS_MAX = 2 * 10**8
@@ -98,7 +97,7 @@ def serve(
     if json_file is not None:
         about = {"traffic": asdict(traffic), "policy": asdict(policy), "conduct": asdict(conduct)}
         write_json(json_file, about, rows)
-    raise typer.Exit(EXIT_NOTHING_FOUND if len(rows) == len(contestants) else EXIT_VIOLATION)
+    raise typer.Exit(exits.NOTHING_FOUND if len(rows) == len(contestants) else exits.VIOLATION)
 
 
 def _announce(out: Console, traffic: Traffic, came: int, policy: Policy, conduct: Conduct) -> None:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from kvoracle import __version__
-from kvoracle.model import found, report
+from kvoracle.model import exits, found, report
 from kvoracle.model.errors import UsageError
 from kvoracle.model.explore import checkpoint
 from kvoracle.model.explore.conduct import Limits, cover_all, search_all
@@ -22,7 +22,6 @@ from kvoracle.model.registry import Target, resolve
 from kvoracle.model.run import Failure, run
 from kvoracle.model.shrink import shrink
 
-EXIT_NOTHING_FOUND, EXIT_VIOLATION = 0, 1
 MOST = {
     "blocks": 8,
     "block_size": 16,
@@ -69,9 +68,9 @@ def explore(
     _announce(out, scope, target)
     _search(out, search, Limits(states_max, file))
     if search.graph.broken is not None:
-        raise typer.Exit(EXIT_VIOLATION)
+        raise typer.Exit(exits.VIOLATION)
     failure = None if target is None else _cover(out, search, target, workers)
-    raise typer.Exit(EXIT_VIOLATION if failure or not search.is_complete else EXIT_NOTHING_FOUND)
+    raise typer.Exit(exits.VIOLATION if failure or not search.is_complete else exits.NOTHING_FOUND)
 
 
 def _check(scope: Scope, states_max: int, workers: int) -> None:
@@ -143,6 +142,7 @@ def _show_search(out: Console, search: Search, seconds: float) -> None:
     rows = {
         "states": f"{len(graph.found):,} distinct, of {graph.transitions:,} generated",
         "transitions": f"{graph.transitions:,}, and {graph.refusals:,} refusals for want of blocks",
+        "of which": ", ".join(f"{verb} {count:,}" for verb, count in graph.by_verb.most_common()),
         "depth": f"{graph.depths[-1]}; at most {graph.most_out} operations out of a state",
         "time": f"{seconds:.1f} s, {graph.transitions / max(seconds, 0.001):,.0f} transitions a second",
         "complete": "yes: every state was expanded" if search.is_complete else _why(search),
