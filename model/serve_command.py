@@ -79,11 +79,7 @@ def serve(
     policy = Policy(max(_within("--budget", budget, 1) // scale, 1), credit, lockstep)
     length = -(-_within("--max-model-len", max_model_len, 1) // scale)
     pool_slots = _within("--slots", slots, 1, SLOTS_MAX) // scale
-    contestants = [
-        contestant(resolve(name), pool_slots, size, length)
-        for name in dict.fromkeys(allocator or ["impl"])
-        for size in (_block_sizes(block_sizes) if name != RESERVES_WHOLE else [length])
-    ]
+    contestants = _contestants(allocator or ["impl"], block_sizes, pool_slots, length)
     for one in contestants:
         _check_can_serve(one, conduct, lockstep)
     came = traffic.count()
@@ -98,6 +94,15 @@ def serve(
         about = {"traffic": asdict(traffic), "policy": asdict(policy), "conduct": asdict(conduct)}
         write_json(json_file, about, rows)
     raise typer.Exit(exits.NOTHING_FOUND if len(rows) == len(contestants) else exits.VIOLATION)
+
+
+def _contestants(names: list[str], sizes: str, slots: int, max_model_len: int) -> list[Contestant]:
+    """Every allocator with every block size; one that reserves whole requests has but one."""
+    return [
+        contestant(resolve(name), slots, size, max_model_len)
+        for name in dict.fromkeys(names)
+        for size in (_block_sizes(sizes) if name != RESERVES_WHOLE else [max_model_len])
+    ]
 
 
 def _announce(out: Console, traffic: Traffic, came: int, policy: Policy, conduct: Conduct) -> None:
