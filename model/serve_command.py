@@ -14,25 +14,32 @@ from kvoracle.model.errors import UsageError
 from kvoracle.model.found import FOUND
 from kvoracle.model.registry import resolve
 from kvoracle.model.serving.contestant import RESERVES_WHOLE, Contestant, contestant
+from kvoracle.model.serving.experiments import experiments, show_experiments
 from kvoracle.model.serving.judge import check_judgeable
+from kvoracle.model.serving.plots import check_plots, draw_curve, draw_experiments, draw_results
 from kvoracle.model.serving.replay import Conduct
+from kvoracle.model.serving.result import as_json
 from kvoracle.model.serving.serving import Policy, Serving, Traffic
 from kvoracle.model.serving.table import show_results, write_json
 from kvoracle.model.traffic.arrival import PREFIX_BLOCK
 
 SLOTS = 428_560
 """The pool of the source document: 26,785 blocks of 16."""
-SLOTS_MAX = 2 * 10**8
+SLOTS_MAX, BLOCK_SIZE_MAX = 2 * 10**8, 65_536
 MOST = 10**9
 
 
 def serve(
-    trace: Annotated[Path, typer.Argument(help="A Mooncake or Azure trace, or a list of lengths.")],
+    trace: Annotated[
+        Path | None, typer.Argument(help="A Mooncake or Azure trace, or a list of lengths.")
+    ] = None,
     allocator: Annotated[
         list[str] | None, typer.Option(help="As in fuzz; several are compared. Without it impl.")
     ] = None,
     block_sizes: Annotated[str, typer.Option(help="The block sizes compared, as 8,16.")] = "16",
-    slots: Annotated[int, typer.Option(help="The pool, in token slots.")] = SLOTS,
+    slots: Annotated[
+        str, typer.Option(help="The pool, in token slots; several are compared, as 1000,2000.")
+    ] = str(SLOTS),
     max_model_len: Annotated[
         int, typer.Option(help="The longest request; what `contiguous` reserves for each.")
     ] = 131_072,
@@ -63,8 +70,20 @@ def serve(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="A file for the numbers and their series.")
     ] = None,
+    plots: Annotated[Path | None, typer.Option(help="A folder for pictures.")] = None,
+    document: Annotated[
+        bool,
+        typer.Option("--document", help="Only the source document's experiments, predicted first."),
+    ] = False,
 ) -> None:
     """Serve production traffic on allocators, check every token read, and compare what they do."""
+    names = [*dict.fromkeys(allocator or ["impl"])]
+    if plots is not None:
+        check_plots(plots)
+    if document:
+        raise typer.Exit(_carry_out_experiments(names, plots))
+    if trace is None:
+        raise UsageError("There is nothing to serve; give a trace, or --document.")
     traffic = Traffic(str(trace), _within("--requests", requests, 0), _scale(scale))
     conduct = Conduct(
         step=round(1000 * _within("--step-ms", step_ms, 0)),
@@ -78,8 +97,9 @@ def serve(
     )
     policy = Policy(max(_within("--budget", budget, 1) // scale, 1), credit, lockstep)
     length = -(-_within("--max-model-len", max_model_len, 1) // scale)
-    pool_slots = _within("--slots", slots, 1, SLOTS_MAX) // scale
-    contestants = _contestants(allocator or ["impl"], block_sizes, pool_slots, length)
+    pools = [size // scale for size in _numbers("--slots", slots, SLOTS_MAX)]
+    sizes = _numbers("--block-sizes", block_sizes, BLOCK_SIZE_MAX)
+    contestants = [one for pool in pools for one in _contestants(names, sizes, pool, length)]
     for one in contestants:
         _check_can_serve(one, conduct, lockstep)
     came = traffic.count()
@@ -90,19 +110,36 @@ def serve(
     serving = Serving(out, traffic, came, policy, conduct, length, save)
     rows = [row for row in map(serving.serve, contestants) if row is not None]
     show_results(out, [result for result, _ in rows])
+    results = [as_json(result, measures) for result, measures in rows]
     if json_file is not None:
         about = {"traffic": asdict(traffic), "policy": asdict(policy), "conduct": asdict(conduct)}
-        write_json(json_file, about, rows)
+        write_json(json_file, about, results)
+    if plots is not None and rows:
+        draw_results(results, plots)
+        if len(pools) > 1 and rows[0][0].hit_rate is not None:
+            draw_curve(results, traffic.reuse(rows[0][0].block_size), plots)
     raise typer.Exit(exits.NOTHING_FOUND if len(rows) == len(contestants) else exits.VIOLATION)
 
 
-def _contestants(names: list[str], sizes: str, slots: int, max_model_len: int) -> list[Contestant]:
+def _contestants(
+    names: list[str], sizes: list[int], slots: int, max_model_len: int
+) -> list[Contestant]:
     """Every allocator with every block size; one that reserves whole requests has but one."""
     return [
         contestant(resolve(name), slots, size, max_model_len)
-        for name in dict.fromkeys(names)
-        for size in (_block_sizes(sizes) if name != RESERVES_WHOLE else [max_model_len])
+        for name in names
+        for size in (sizes if name != RESERVES_WHOLE else [max_model_len])
     ]
+
+
+def _carry_out_experiments(names: list[str], plots: Path | None) -> int:
+    out, held = report.console(), True
+    for target in [resolve(name) for name in names]:
+        found = experiments(target)
+        held &= show_experiments(out, target, found)
+        if plots is not None:
+            draw_experiments(found, plots / target.name if len(names) > 1 else plots)
+    return exits.NOTHING_FOUND if held else exits.VIOLATION
 
 
 def _announce(out: Console, traffic: Traffic, came: int, policy: Policy, conduct: Conduct) -> None:
@@ -151,8 +188,8 @@ def _scale(value: int) -> int:
     return value
 
 
-def _block_sizes(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() and 1 <= int(part) <= 65_536 for part in parts):
-        raise UsageError(f"The block sizes {text!r} are none; write them as 8,16,32.")
+def _numbers(option: str, text: str, most: int) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 and 1 <= int(part) <= most for part in parts):
+        raise UsageError(f"{option} {text!r} cannot be; give 1 to {most:,}, or several as 8,16,32.")
     return sorted({int(part) for part in parts})

@@ -1,7 +1,6 @@
 """The results of serving, side by side: two tables, or JSON."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,14 @@ from rich.console import Console
 
 from kvoracle import __version__
 from kvoracle.model.columns import show_columns
-from kvoracle.model.serving.measures import Measures
-from kvoracle.model.serving.result import Result, as_json
+from kvoracle.model.serving.result import Result
 
 REQUESTS = (
-    *("allocator", "block", "finished", "cancelled", "refused", "running", "at most"),
+    *("allocator", "blocks", "of", "finished", "cancelled", "refused", "running", "at most"),
     *("wait", "p99", "preempted", "time"),
 )
 POOL = (
-    *("allocator", "block", "used", "at most", "hits", "LRU", "tails", "reserved"),
+    *("allocator", "blocks", "of", "used", "at most", "hits", "LRU", "tails", "reserved"),
     *("step", "p99", "allocator"),
 )
 
@@ -43,9 +41,8 @@ def show_results(out: Console, results: list[Result]) -> None:
         )
 
 
-def write_json(file: Path, about: dict[str, Any], rows: Iterable[tuple[Result, Measures]]) -> None:
-    """The same, with what was asked and with series over time."""
-    results = [as_json(result, measures) for result, measures in rows]
+def write_json(file: Path, about: dict[str, Any], results: list[dict[str, Any]]) -> None:
+    """The same as `as_json` has it, with what was asked."""
     fields = {"kvoracle": __version__, **about, "results": results}
     file.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 
@@ -53,6 +50,7 @@ def write_json(file: Path, about: dict[str, Any], rows: Iterable[tuple[Result, M
 def _requests(result: Result) -> list[str]:
     return [
         result.allocator,
+        f"{result.blocks:,}",
         f"{result.block_size:,}",
         f"{result.finished:,}",
         f"{result.cancelled:,}",
@@ -69,6 +67,7 @@ def _requests(result: Result) -> list[str]:
 def _pool(result: Result) -> list[str]:
     return [
         result.allocator,
+        f"{result.blocks:,}",
         f"{result.block_size:,}",
         _percent(result.used_mean),
         _percent(result.used_most),

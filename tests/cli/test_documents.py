@@ -20,16 +20,22 @@ def blocks(path, language=""):
     return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text("utf-8"), re.M | re.S)
 
 
-SHOWN = [block for block in blocks(README) if block.startswith("$ kvoracle")]
+PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
+SHOWN = [
+    pytest.param(page, block, id=block.splitlines()[0])
+    for page in PAGES
+    for block in blocks(page)
+    if block.startswith("$ kvoracle")
+]
 
 
-@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.splitlines()[0])
-def test_readme_shows_what_the_command_prints(block, tmp_path):
+@pytest.mark.parametrize(("page", "block"), SHOWN)
+def test_pages_show_what_the_command_prints(page, block, tmp_path):
     arguments = block.splitlines()[0].removeprefix("$ kvoracle ").split()
     done = kvoracle(arguments, tmp_path)
     printed = f"$ kvoracle {' '.join(arguments)}\n{done.stdout}"
     if os.environ.get("KVORACLE_UPDATE_GOLDEN"):
-        README.write_text(README.read_text("utf-8").replace(block, printed), "utf-8")
+        page.write_text(page.read_text("utf-8").replace(block, printed), "utf-8")
         block = printed
 
     documented = subprocess.CompletedProcess([], done.returncode, block.partition("\n")[2], "")

@@ -24,6 +24,8 @@ GOOD = {
         *("serve", "trace.jsonl", *SMALL_POOL, "--allocator", "impl", "--allocator", "contiguous"),
         *("--allocator", "impl-batch", "--credits"),
     ],
+    "serve-pools": ["serve", "trace.jsonl", "--slots", "6400,2048", "--max-model-len", "2048"],
+    "serve-document": ["serve", "--document"],
     "serve-in-lockstep": [
         *("serve", "trace.jsonl", *SMALL_POOL, "--scale", "32", "--block-sizes", "4", "--lockstep"),
         *("--cancelled", "0.3", "--remote", "0.3", "--cleanup-steps", "2", "--requests", "9"),
@@ -57,6 +59,8 @@ BAD = {
     "requests": ["serve", "trace.csv", "--requests", "-1"],
     "share": ["serve", "trace.csv", "--cancelled", "30"],
     "remote": ["serve", "trace.csv", "--remote", "0.5", "--allocator", "contiguous"],
+    "document-contiguous": ["serve", "--document", "--allocator", "contiguous"],
+    "plots": ["serve", "trace.csv", "--plots", "trace.csv"],
     "json": ["serve", "trace.csv", "--json", "no/such/folder.json"],
 }
 
@@ -125,3 +129,11 @@ def test_the_numbers_as_json(folder):
         assert 0 < row["hit_rate"] <= row["hit_rate_unlimited"]
         assert row["series"]["running"]
     assert numbers["policy"] == {"budget": 8192, "credited": False, "lockstep": False}
+
+
+def test_plots_are_drawn(folder):
+    done = kvoracle([*GOOD["serve-pools"], "--plots", "drawn"], folder)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    names = {path.name for path in (folder / "drawn").iterdir()}
+    assert names == {"running.svg", "used.svg", "waste.svg", "hits.svg", "curve.svg"}
