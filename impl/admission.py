@@ -82,8 +82,11 @@ class Admission:
     def would_hit(self, prompt: ArrayLike, extra_keys: Mapping[str, str]) -> tuple[int, int]:
         """How many tokens a prompt hits, and how many blocks of those nothing holds; changes
         nothing."""
-        found = self._add_part(self._find("the prompt", prompt, extra_keys))
-        return self._known(found), self.pool.num_free - self.pool.room_beside(found.hit)
+        tokens, root = as_tokens(prompt), self.chains.root(check_extra_keys(extra_keys))
+        keys = self._keys_to_a_miss(root.parent, block_texts(tokens, self.chains.unit))
+        found = Prompt(len(tokens), tokens, root, keys, self.hits(keys, len(tokens)))
+        known = self._known(self._add_part(found))
+        return known, self.pool.num_free - self.pool.room_beside(found.hit)
 
     def begin(self, name: str, prompt: Prompt) -> int:
         """Give a request the blocks for its prompt, the hits first; OutOfBlocks changes nothing."""
@@ -114,6 +117,15 @@ class Admission:
         return np.array(
             self.index.match(keys[units - 1 :: units][:most], self.pool.is_held), np.int32
         )
+
+    def _keys_to_a_miss(self, parent: bytes, texts: list[bytes]) -> list[bytes]:
+        """The keys of units, up to the end of the first block that is not published whole."""
+        keys, units = [parent], self.chains.units
+        for first in range(0, len(texts), units):
+            keys += self.index.keys(keys[-1], texts[first : first + units])
+            if keys[-1] not in self.index:
+                break
+        return keys[1:]
 
     def _find(self, name: str, prompt: ArrayLike, extra_keys: Mapping[str, str]) -> Prompt:
         """The whole blocks that a prompt hits."""

@@ -7,7 +7,7 @@ collision of SHA-256.  Another function may be given, to force one.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kvoracle.impl.contents import root_key
 from kvoracle.impl.ids import Ids
@@ -41,6 +41,9 @@ class PrefixIndex:
             keys.append(parent)
         return keys
 
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._blocks
+
     def match(self, keys: list[bytes], is_held: Callable[[int], bool]) -> list[int]:
         """The blocks of the longest run of keys, from the first on, that are all here.
 
@@ -68,13 +71,12 @@ class PrefixIndex:
 
     def forget(self, ids: Ids) -> None:
         """Drop the entries of blocks."""
-        for block in ids.tolist():
-            for key in self._lose_keys(block):
-                blocks = self._blocks[key]
-                if len(blocks) > 1:
-                    blocks.remove(block)
-                else:
-                    del self._blocks[key]
+        listed = ids.tolist()
+        self._drop(map(self._keys.pop, listed), listed)
+        if self._earlier:
+            for block in listed:
+                earlier = self._earlier.pop(block, [])
+                self._drop(earlier, [block] * len(earlier))
 
     def clear(self) -> None:
         """Drop every entry."""
@@ -82,6 +84,12 @@ class PrefixIndex:
         self._keys.clear()
         self._earlier.clear()
 
-    def _lose_keys(self, block: int) -> list[bytes]:
-        """All keys of a block, which has none any more."""
-        return [self._keys.pop(block), *self._earlier.pop(block, ())]
+    def _drop(self, keys: Iterable[bytes], blocks: list[int]) -> None:
+        """Each block is no longer found by the key beside it."""
+        blocks_of = self._blocks
+        for key, block in zip(keys, blocks, strict=True):
+            found = blocks_of[key]
+            if len(found) > 1:
+                found.remove(block)
+            else:
+                del blocks_of[key]

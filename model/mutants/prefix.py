@@ -1,5 +1,6 @@
 """Mutants of the prefix cache: entries, hits, idle blocks, reset, weights."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,9 @@ class OnlyTheFirstDuplicateIsRecorded(PagedAllocator):
 
 
 class _ForgetsTheKey(PrefixIndex):
-    def forget(self, ids: Ids) -> None:
-        for block in ids.tolist():
-            for key in self._lose_keys(block):
-                self._blocks.pop(key, None)
+    def _drop(self, keys: Iterable[bytes], blocks: list[int]) -> None:  # noqa: ARG002
+        for key in keys:
+            self._blocks.pop(key, None)
 
 
 @mutant("SH04")

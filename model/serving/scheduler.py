@@ -8,6 +8,7 @@ could let it in, and for the next token of all requests at once where there is r
 from bisect import insort
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 from kvoracle.model.serving.pool import Found, Pool
 from kvoracle.model.serving.request import Request
@@ -36,6 +37,14 @@ class Transfer:
 
     blocks: frozenset[int]
     request: Request
+
+
+class Share(NamedTuple):
+    """What a request gets of a step's budget, and the blocks that this takes."""
+
+    request: Request
+    tokens: int
+    taken: int
 
 
 class Scheduler:
@@ -139,30 +148,31 @@ class Scheduler:
                 self._advance(rest.pop(0), done)
                 rest = [request for request in rest if request in self.running]
 
-    def _that_fit(self, requests: list[Request], left: int) -> list[tuple[Request, int]]:
+    def _that_fit(self, requests: list[Request], left: int) -> list[Share]:
         """The first ones whose shares of the budget find room together."""
         free, shares = self.pool.free, []
         for request in requests:
             if not left:
                 break
-            count = self._share(request, left)
-            free -= self._to_take(request, count)
+            share = self._share(request, left)
+            free -= share.taken
             if free < 0:
                 break
-            left -= count
-            shares.append((request, count))
+            left -= share.tokens
+            shares.append(share)
         return shares
 
-    def _grow_all(self, shares: list[tuple[Request, int]], done: Step) -> None:
+    def _grow_all(self, shares: list[Share], done: Step) -> None:
         """At once.  Who finds no room all the same, since the allocator keeps some back, is given it."""
-        ones = [request for request, count in shares if count == 1]
-        without = [r for r, count in shares if count > 1 and not self._grow(r, count, done)]
-        for request in [*without, *self._grow_each(ones, done)]:
-            if request in self.running:
-                self._advance(request, done)
+        ones = [share for share in shares if share.tokens == 1]
+        chunks = [share for share in shares if share.tokens > 1]
+        without = [share for share in chunks if not self._grow(share, done)]
+        for share in [*without, *self._grow_each(ones, done)]:
+            if share.request in self.running:
+                self._advance(share.request, done)
 
     def _advance(self, request: Request, done: Step) -> None:
-        while not self._grow(request, self._share(request, done.left), done):
+        while not self._grow(self._share(request, done.left), done):
             victim = self._victim(request)
             if victim is None:
                 done.waited.append(request.name)
@@ -170,43 +180,44 @@ class Scheduler:
             self._preempt(victim)
             done.preempted.append(victim.name)
 
-    def _share(self, request: Request, left: int) -> int:
-        return min(left, max(request.known - request.length, 1))
+    def _share(self, request: Request, left: int) -> Share:
+        tokens = min(left, max(request.known - request.length, 1))
+        needed = -(-(request.length + tokens) // self.block_size)
+        return Share(request, tokens, needed - request.blocks + bool(request.tail_pins))
 
-    def _to_take(self, request: Request, count: int) -> int:
-        copies = bool(request.tail_pins)
-        return self._blocks_of(request.length + count) - request.blocks + copies
+    def _grow(self, share: Share, done: Step) -> bool:
+        request, end = share.request, share.request.length + share.tokens
+        text = request.text[request.length : end]
+        has_room = self.pool.grow(request.name, request.length, text)
+        if has_room:
+            self._grown(share, done)
+        return has_room
 
-    def _grow(self, request: Request, count: int, done: Step) -> bool:
-        end = request.length + count
-        if not self.pool.grow(request.name, request.length, request.text[request.length : end]):
-            return False
-        self._grown(request, count, done)
-        return True
-
-    def _grow_each(self, requests: list[Request], done: Step) -> list[Request]:
+    def _grow_each(self, shares: list[Share], done: Step) -> list[Share]:
         """One token more for each; the result is who found no room."""
-        if not requests:
+        if not shares:
             return []
+        requests = [share.request for share in shares]
         refused = self.pool.grow_each(
             [request.name for request in requests],
             [request.length for request in requests],
             [request.text[request.length] for request in requests],
         )
-        for request in requests:
-            if request.name not in refused:
-                self._grown(request, 1, done)
-        return [request for request in requests if request.name in refused]
+        for share in shares:
+            if share.request.name not in refused:
+                self._grown(share, done)
+        return [share for share in shares if share.request.name in refused]
 
-    def _grown(self, request: Request, count: int, done: Step) -> None:
+    def _grown(self, share: Share, done: Step) -> None:
+        request = share.request
         if request.length < request.prompt:
             self._refused = None
-        self._grant(request, -self._to_take(request, count))
-        request.blocks = self._blocks_of(request.length + count)
+        self._grant(request, -share.taken)
+        request.blocks += share.taken - bool(request.tail_pins)
         request.tail_pins.clear()
-        request.length += count
+        request.length += share.tokens
         request.known = max(request.known, request.length)
-        self._wrote(request, count, done)
+        self._wrote(request, share.tokens, done)
 
     # How room is made
 
@@ -237,13 +248,23 @@ class Scheduler:
         if request is self._refused:
             return False
         text = request.text[: request.known]
-        found = self.pool.would_hit(request.name, text)
         loads = request.remote and not request.has_loaded
-        end = len(text) if loads else min(found.tokens + done.left, len(text))
-        if not self._may_begin(request, found, end) or not self._begin(request, end, loads, done):
+        end = len(text)
+        if self._must_know_hits(end, loads, done):
+            found = self.pool.would_hit(request.name, text)
+            end = end if loads else min(found.tokens + done.left, end)
+            if not self._may_begin(request, found, end):
+                self._refused = request
+                return False
+        if not self._begin(request, end, loads, done):
             self._refused = request
             return False
         return True
+
+    def _must_know_hits(self, end: int, loads: bool, done: Step) -> bool:
+        """Not where the whole prompt is begun and the allocator itself says whether it fits."""
+        is_cut = end > done.left and not loads
+        return self.credited or is_cut or not self.pool.finds_prefixes
 
     def _may_begin(self, request: Request, found: Found, end: int) -> bool:
         hit, free = found.tokens // self.block_size, self.pool.free - found.idle
