@@ -12,21 +12,15 @@ from typing import NamedTuple
 
 from kvoracle.model.serving.pool import Found, Pool
 from kvoracle.model.serving.request import Request
+from kvoracle.reference import scheduler as reference
 
 BY_ARRIVAL = attrgetter("number")
 
 
 @dataclass
-class Step:
-    """What one step did; token counts by request."""
+class Step(reference.Step):
+    """What one step did."""
 
-    left: int
-    """Of the budget."""
-    wrote: dict[str, int] = field(default_factory=dict)
-    admitted: list[str] = field(default_factory=list)
-    preempted: list[str] = field(default_factory=list)
-    waited: list[str] = field(default_factory=list)
-    """Those that were running and found no block."""
     hits: dict[str, int] = field(default_factory=dict)
     """What those that were admitted found written, in tokens."""
 
