@@ -226,6 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error of the user's is one sentence and exit code 2."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.path.insert(0, str(Path.cwd()))
+    if sys.stdout is None:
+        sys.exit(_complain("There is no standard output; send it somewhere."))
     try:
         code = app(args=arguments, prog_name="kvoracle", standalone_mode=False)
         sys.stdout.flush()

@@ -27,9 +27,16 @@ MUTANTS_INTRODUCTION = (
 )
 
 
+class _Output(Console):
+    """A console that leaves it to `main` to say that nobody reads it."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Where reports go: standard output, never wrapped inside a word, coloured on a terminal only."""
-    return Console(highlight=False, soft_wrap=True)
+    return _Output(highlight=False, soft_wrap=True)
 
 
 def announce(out: Console, target: Target, plan: Plan, budget: str) -> None:
