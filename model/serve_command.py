@@ -27,59 +27,84 @@ SLOTS = 428_560
 """The pool of the source document: 26,785 blocks of 16."""
 SLOTS_MAX, BLOCK_SIZE_MAX = 2 * 10**8, 65_536
 MOST = 10**9
+DELAY_MAX = 100_000
+
+
+TraceArgument = Annotated[
+    Path | None, typer.Argument(help="A Mooncake or Azure trace, or a list of lengths.")
+]
+AllocatorOption = Annotated[
+    list[str] | None, typer.Option(help="As in fuzz; several are compared. Without it impl.")
+]
+BlockSizesOption = Annotated[str, typer.Option(help="The block sizes compared, as 8,16.")]
+SlotsOption = Annotated[
+    str, typer.Option(help="The pool, in token slots; several are compared, as 1000,2000.")
+]
+MaxModelLenOption = Annotated[
+    int, typer.Option(help="The longest request; what `contiguous` reserves for each.")
+]
+RequestsOption = Annotated[int, typer.Option(help="Only so many from the beginning; 0 is all.")]
+ScaleOption = Annotated[
+    int, typer.Option(help="Lengths and slots are divided by this, a power of 2 up to 512.")
+]
+BudgetOption = Annotated[int, typer.Option(help="Tokens that a step computes at most.")]
+CreditOption = Annotated[
+    bool, typer.Option("--credits", help="Admit only who can finish whatever others do.")
+]
+ConcurrencyOption = Annotated[
+    int, typer.Option(help="So many requests at once, whenever they came; 0 keeps their times.")
+]
+StepMsOption = Annotated[float, typer.Option(help="Simulated time of a step, and ...")]
+TokenUsOption = Annotated[float, typer.Option(help="... of each token computed in it.")]
+CleanupStepsOption = Annotated[
+    int, typer.Option(help="Steps for which what ended keeps its blocks.")
+]
+CancelledOption = Annotated[float, typer.Option(help="Share of requests cancelled on the way.")]
+RemoteOption = Annotated[float, typer.Option(help="Share of prompts that are transferred in.")]
+LoadStepsOption = Annotated[int, typer.Option(help="Steps that this takes.")]
+SeedOption = Annotated[int, typer.Option(help="Of who is cancelled, and who is remote.")]
+LockstepOption = Annotated[
+    bool, typer.Option("--lockstep", help="Let the reference judge every call (slow).")
+]
+SaveOption = Annotated[Path, typer.Option(help="The folder for the trace of a violation.")]
+JsonFileOption = Annotated[
+    Path | None, typer.Option("--json", help="A file for the numbers and their series.")
+]
+PlotsOption = Annotated[Path | None, typer.Option(help="A folder for pictures.")]
+DocumentOption = Annotated[
+    bool,
+    typer.Option("--document", help="Only the source document's experiments, predicted first."),
+]
 
 
 def serve(
-    trace: Annotated[
-        Path | None, typer.Argument(help="A Mooncake or Azure trace, or a list of lengths.")
-    ] = None,
-    allocator: Annotated[
-        list[str] | None, typer.Option(help="As in fuzz; several are compared. Without it impl.")
-    ] = None,
-    block_sizes: Annotated[str, typer.Option(help="The block sizes compared, as 8,16.")] = "16",
-    slots: Annotated[
-        str, typer.Option(help="The pool, in token slots; several are compared, as 1000,2000.")
-    ] = str(SLOTS),
-    max_model_len: Annotated[
-        int, typer.Option(help="The longest request; what `contiguous` reserves for each.")
-    ] = 131_072,
-    requests: Annotated[int, typer.Option(help="Only so many from the beginning; 0 is all.")] = 0,
-    scale: Annotated[
-        int, typer.Option(help="Lengths and slots are divided by this, a power of 2 up to 512.")
-    ] = 1,
-    budget: Annotated[int, typer.Option(help="Tokens that a step computes at most.")] = 8192,
-    credit: Annotated[
-        bool, typer.Option("--credits", help="Admit only who can finish whatever others do.")
-    ] = False,
-    concurrency: Annotated[
-        int, typer.Option(help="So many requests at once, whenever they came; 0 keeps their times.")
-    ] = 0,
-    step_ms: Annotated[float, typer.Option(help="Simulated time of a step, and ...")] = 10,
-    token_us: Annotated[float, typer.Option(help="... of each token computed in it.")] = 40,
-    cleanup_steps: Annotated[
-        int, typer.Option(help="Steps for which what ended keeps its blocks.")
-    ] = 0,
-    cancelled: Annotated[float, typer.Option(help="Share of requests cancelled on the way.")] = 0,
-    remote: Annotated[float, typer.Option(help="Share of prompts that are transferred in.")] = 0,
-    load_steps: Annotated[int, typer.Option(help="Steps that this takes.")] = 8,
-    seed: Annotated[int, typer.Option(help="Of who is cancelled, and who is remote.")] = 0,
-    lockstep: Annotated[
-        bool, typer.Option("--lockstep", help="Let the reference judge every call (slow).")
-    ] = False,
-    save: Annotated[Path, typer.Option(help="The folder for the trace of a violation.")] = FOUND,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="A file for the numbers and their series.")
-    ] = None,
-    plots: Annotated[Path | None, typer.Option(help="A folder for pictures.")] = None,
-    document: Annotated[
-        bool,
-        typer.Option("--document", help="Only the source document's experiments, predicted first."),
-    ] = False,
+    trace: TraceArgument = None,
+    allocator: AllocatorOption = None,
+    block_sizes: BlockSizesOption = "16",
+    slots: SlotsOption = str(SLOTS),
+    max_model_len: MaxModelLenOption = 131_072,
+    requests: RequestsOption = 0,
+    scale: ScaleOption = 1,
+    budget: BudgetOption = 8192,
+    credit: CreditOption = False,
+    concurrency: ConcurrencyOption = 0,
+    step_ms: StepMsOption = 10,
+    token_us: TokenUsOption = 40,
+    cleanup_steps: CleanupStepsOption = 0,
+    cancelled: CancelledOption = 0,
+    remote: RemoteOption = 0,
+    load_steps: LoadStepsOption = 8,
+    seed: SeedOption = 0,
+    lockstep: LockstepOption = False,
+    save: SaveOption = FOUND,
+    json_file: JsonFileOption = None,
+    plots: PlotsOption = None,
+    document: DocumentOption = False,
 ) -> None:
     """Serve production traffic on allocators, check every token read, and compare what they do."""
     names = [*dict.fromkeys(allocator or ["impl"])]
-    if plots is not None:
-        check_plots(plots)
+    if document and (trace is not None or json_file is not None):
+        raise UsageError("--document has requests of its own; leave out the trace and --json.")
     if document:
         raise typer.Exit(_carry_out_experiments(names, plots))
     if trace is None:
@@ -89,10 +114,10 @@ def serve(
         step=round(1000 * _within("--step-ms", step_ms, 0)),
         token=round(_within("--token-us", token_us, 0) * scale),
         concurrency=_within("--concurrency", concurrency, 0),
-        cleanup_steps=_within("--cleanup-steps", cleanup_steps, 0),
+        cleanup_steps=_within("--cleanup-steps", cleanup_steps, 0, DELAY_MAX),
         cancelled=_share("--cancelled", cancelled),
         remote=_share("--remote", remote),
-        load_steps=_within("--load-steps", load_steps, 1),
+        load_steps=_within("--load-steps", load_steps, 1, DELAY_MAX),
         seed=seed,
     )
     policy = Policy(max(_within("--budget", budget, 1) // scale, 1), credit, lockstep)
@@ -103,8 +128,7 @@ def serve(
     for one in contestants:
         _check_can_serve(one, conduct, lockstep)
     came = traffic.count()
-    if json_file is not None:
-        check_writable(json_file)
+    _check_files(plots, json_file, trace)
     out = report.console()
     _announce(out, traffic, came, policy, conduct)
     serving = Serving(out, traffic, came, policy, conduct, length, save)
@@ -116,8 +140,8 @@ def serve(
         write_json(json_file, about, results)
     if plots is not None and rows:
         draw_results(results, plots)
-        if len(pools) > 1 and rows[0][0].hit_rate is not None:
-            draw_curve(results, traffic.reuse(rows[0][0].block_size), plots)
+        if len(pools) > 1 and results[0]["hit_rate"] is not None:
+            draw_curve(results, traffic.reuse(results[0]["block_size"], length), plots)
     raise typer.Exit(exits.NOTHING_FOUND if len(rows) == len(contestants) else exits.VIOLATION)
 
 
@@ -133,13 +157,25 @@ def _contestants(
 
 
 def _carry_out_experiments(names: list[str], plots: Path | None) -> int:
+    targets = [resolve(name) for name in names]
+    if plots is not None:
+        check_plots(plots)
     out, held = report.console(), True
-    for target in [resolve(name) for name in names]:
+    for target in targets:
         found = experiments(target)
         held &= show_experiments(out, target, found)
         if plots is not None:
             draw_experiments(found, plots / target.name if len(names) > 1 else plots)
     return exits.NOTHING_FOUND if held else exits.VIOLATION
+
+
+def _check_files(plots: Path | None, json_file: Path | None, trace: Path) -> None:
+    if json_file is not None and json_file.exists() and json_file.samefile(trace):
+        raise UsageError(f"{json_file} is the trace; choose another file for the numbers.")
+    if plots is not None:
+        check_plots(plots)
+    if json_file is not None:
+        check_writable(json_file)
 
 
 def _announce(out: Console, traffic: Traffic, came: int, policy: Policy, conduct: Conduct) -> None:
@@ -165,6 +201,7 @@ def _check_can_serve(one: Contestant, conduct: Conduct, lockstep: bool) -> None:
         raise UsageError(f"{one.name} receives no prompts from elsewhere; leave out --remote.")
     if lockstep:
         check_judgeable(one)
+    one.adapter()
 
 
 Number = TypeVar("Number", int, float)

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from kvoracle.model.adapters.base import Adapter
 from kvoracle.model.errors import UsageError
 from kvoracle.model.registry import Target
 from kvoracle.model.serving.contents import Contents
-from kvoracle.model.serving.pool import Pool, directly
+from kvoracle.model.serving.pool import MESSAGE_MAX, Pool, directly
 from kvoracle.model.trace import Configuration
 
 RESERVES_WHOLE = "contiguous"
@@ -29,18 +30,24 @@ class Contestant:
         """Whether what a request holds and does not fill is a reservation, and not a tail."""
         return self.name == RESERVES_WHOLE
 
-    def pool(self) -> Pool:
-        """A new pool, called directly, with contents; a UsageError where it cannot be served on."""
+    def adapter(self) -> Adapter:
+        """A new, empty pool; a UsageError where there can be none, or where it cannot be served on."""
         try:
             adapter = self.target.factory(self.config)
+            free = adapter.free_blocks()
         except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error}"
+            said = f"{type(error).__name__}: {error}"[:MESSAGE_MAX]
             raise UsageError(f"{self.name} makes no pool of {self._size()} ({said}).") from error
-        if adapter.free_blocks() is None:
+        if free is None:
             said = "does not say how many blocks are free, and a scheduler has to know"
             raise UsageError(f"{self.name} {said}; give it `free_blocks`.")
-        blocks = adapter.first_block + self.config.blocks
-        return Pool(adapter, directly(adapter), Contents(blocks, self.config.block_size))
+        return adapter
+
+    def pool(self) -> Pool:
+        """A new pool, called directly, with contents."""
+        adapter, config = self.adapter(), self.config
+        contents = Contents(config.blocks, config.block_size, adapter.first_block)
+        return Pool(adapter, directly(adapter), contents)
 
     def _size(self) -> str:
         return f"{self.config.blocks:,} blocks of {self.config.block_size:,} slots"
@@ -56,5 +63,7 @@ def contestant(target: Target, slots: int, block_size: int, max_model_len: int) 
         raise UsageError(f"{target.name} is for groups of layers; serve on another allocator.")
     blocks = slots // block_size
     if blocks < 1:
-        raise UsageError(f"{slots:,} slots hold no block of {block_size:,}; give more slots.")
+        raise UsageError(
+            f"{slots:,} slots hold no block of {block_size:,}; give more slots, or smaller blocks."
+        )
     return Contestant(target, Configuration(blocks, block_size, "admit" not in target.left_out))

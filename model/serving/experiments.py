@@ -287,7 +287,8 @@ def _most_tokens(target: Target) -> int:
     name, text, length = "r0", Text("q", range(TOO_LONG)), BLOCK_SIZE
     if pool.begin(name, text[:length]) is None:
         return 0
-    while length < TOO_LONG and pool.grow(name, length, text[length : length + BLOCK_SIZE]):
+    while length < TOO_LONG and pool.room:
+        pool.grow(name, length, text[length : length + BLOCK_SIZE])
         length += BLOCK_SIZE
     pool.check(name, text[:length])
     return length

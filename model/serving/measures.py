@@ -57,7 +57,7 @@ class Measures:
 
     def mean(self, name: str) -> float:
         """Over simulated time."""
-        took = self.column("took")
+        took = self.column("took").astype(float)
         return float((self.column(name) * took).sum() / max(took.sum(), 1))
 
     @property

@@ -166,10 +166,14 @@ class Replay:
         insort(self._due, (self.steps + steps, happen), key=itemgetter(0))
 
     def _check_moves(self, done: Step) -> None:
-        """Where nothing happens and nothing is on its way, nothing will happen."""
+        """Where nothing happens and nothing is on its way, nothing will; and credits hold."""
+        pool, scheduler = self.scheduler.pool, self.scheduler
+        lacking = [*done.preempted, *done.waited]
+        if scheduler.credited and lacking:
+            said = f"{', '.join(lacking[:4])} found no block, which they were admitted with credits for"
+            raise Violation("predicate", f"{said}: a count, or what a prompt would hit, was wrong")
         if done.wrote or done.admitted or done.preempted or self._due or not self._live:
             return
-        request = next(iter(self._live))
-        pool = self.scheduler.pool
-        said = f"nothing runs or is on its way, and {pool.free} of {pool.config.blocks} blocks are free"
-        raise Violation("stuck", f"{said}, yet {request} is not admitted, which was found to fit")
+        running = f"{len(scheduler.running)} requests run, {len(scheduler.waiting)} wait"
+        free = f"{pool.free} of {pool.config.blocks} blocks are free"
+        raise Violation("stuck", f"{running} and nothing is on its way, {free}, and nothing moves")

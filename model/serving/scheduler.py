@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kvoracle.model.serving.pool import Found, Pool
-from kvoracle.model.serving.request import Request
+from kvoracle.model.serving.request import Request, Text
 from kvoracle.reference import scheduler as reference
 
 BY_ARRIVAL = attrgetter("number")
@@ -52,8 +52,10 @@ class Scheduler:
         self.pool = pool
         self.budget = budget
         self.credited = credited
-        self.max_model_len = max_model_len or pool.config.blocks * pool.config.block_size
         self.block_size = pool.config.block_size
+        room = pool.room_when_empty * self.block_size
+        self.longest = min(max_model_len, room) if max_model_len else room
+        """Tokens of a request that can be served."""
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.leaving: dict[str, Request] = {}
@@ -61,15 +63,16 @@ class Scheduler:
         self.promised = 0
         """The credits of all requests together, in blocks."""
         self._refused: Request | None = None
-        """Who was refused last, unless something has changed since that could let it in."""
+        """Who was refused last, unless something has changed since that could let it in: blocks were
+        given back, or a prompt was loaded.  A prompt that is computed leaves nothing of the budget to
+        whoever waits until it is whole."""
 
     # What happens
 
     def arrive(self, request: Request) -> bool:
         """A request comes; the result is whether it could ever be served."""
         request.known = request.prompt
-        fits = self._blocks_of(request.longest) <= self.pool.config.blocks
-        if not fits or request.longest > self.max_model_len:
+        if request.longest > self.longest:
             return False
         insort(self.waiting, request, key=BY_ARRIVAL)
         return True
@@ -96,7 +99,7 @@ class Scheduler:
             return False
         is_partial = request.length % self.block_size > 0
         copies = int(is_partial and not request.tail_pins)
-        if self.credited and self.promised + copies > self.pool.free:
+        if self.credited and self.promised + copies > self.pool.room:
             return False
         self._begin_transfer(transfer, request)
         self.pool.pin(request.name, transfer)
@@ -144,68 +147,53 @@ class Scheduler:
 
     def _that_fit(self, requests: list[Request], left: int) -> list[Share]:
         """The first ones whose shares of the budget find room together."""
-        free, shares = self.pool.free, []
+        room, shares = self.pool.room, []
         for request in requests:
             if not left:
                 break
             share = self._share(request, left)
-            free -= share.taken
-            if free < 0:
+            room -= share.taken
+            if room < 0:
                 break
             left -= share.tokens
             shares.append(share)
         return shares
 
-    def _grow_all(self, shares: list[Share], done: Step) -> None:
-        """At once.  Who finds no room all the same, since the allocator keeps some back, is given it."""
-        ones = [share for share in shares if share.tokens == 1]
-        chunks = [share for share in shares if share.tokens > 1]
-        without = [share for share in chunks if not self._grow(share, done)]
-        for share in [*without, *self._grow_each(ones, done)]:
-            if share.request in self.running:
-                self._advance(share.request, done)
-
     def _advance(self, request: Request, done: Step) -> None:
-        while not self._grow(self._share(request, done.left), done):
+        share = self._share(request, done.left)
+        while share.taken > self.pool.room:
             victim = self._victim(request)
             if victim is None:
                 done.waited.append(request.name)
                 return
             self._preempt(victim)
             done.preempted.append(victim.name)
+        self._grow_all([share], done)
 
     def _share(self, request: Request, left: int) -> Share:
         tokens = min(left, max(request.known - request.length, 1))
         needed = -(-(request.length + tokens) // self.block_size)
         return Share(request, tokens, needed - request.blocks + bool(request.tail_pins))
 
-    def _grow(self, share: Share, done: Step) -> bool:
-        request, end = share.request, share.request.length + share.tokens
-        text = request.text[request.length : end]
-        has_room = self.pool.grow(request.name, request.length, text)
-        if has_room:
-            self._grown(share, done)
-        return has_room
-
-    def _grow_each(self, shares: list[Share], done: Step) -> list[Share]:
-        """One token more for each; the result is who found no room."""
-        if not shares:
-            return []
-        requests = [share.request for share in shares]
-        refused = self.pool.grow_each(
-            [request.name for request in requests],
-            [request.length for request in requests],
-            [request.text[request.length] for request in requests],
-        )
+    def _grow_all(self, shares: list[Share], done: Step) -> None:
+        """Those for which there is room; the single tokens in one call."""
+        ones = [share for share in shares if share.tokens == 1]
         for share in shares:
-            if share.request.name not in refused:
-                self._grown(share, done)
-        return [share for share in shares if share.request.name in refused]
+            if share.tokens > 1:
+                request, end = share.request, share.request.length + share.tokens
+                text = request.text[request.length : end]
+                self.pool.grow(request.name, request.length, text)
+        if ones:
+            self.pool.grow_each(
+                [share.request.name for share in ones],
+                [share.request.length for share in ones],
+                [share.request.text[share.request.length] for share in ones],
+            )
+        for share in shares:
+            self._grown(share, done)
 
     def _grown(self, share: Share, done: Step) -> None:
         request = share.request
-        if request.length < request.prompt:
-            self._refused = None
         self._grant(request, -share.taken)
         request.blocks += share.taken - bool(request.tail_pins)
         request.tail_pins.clear()
@@ -243,14 +231,14 @@ class Scheduler:
             return False
         text = request.text[: request.known]
         loads = request.remote and not request.has_loaded
-        end = len(text)
+        found, end = None, len(text)
         if self._must_know_hits(end, loads, done):
             found = self.pool.would_hit(request.name, text)
             end = end if loads else min(found.tokens + done.left, end)
             if not self._may_begin(request, found, end):
                 self._refused = request
                 return False
-        if not self._begin(request, end, loads, done):
+        if not self._begin(request, text[:end], loads, found, done):
             self._refused = request
             return False
         return True
@@ -261,20 +249,22 @@ class Scheduler:
         return self.credited or is_cut or not self.pool.finds_prefixes
 
     def _may_begin(self, request: Request, found: Found, end: int) -> bool:
-        hit, free = found.tokens // self.block_size, self.pool.free - found.idle
-        if self._blocks_of(end) - hit > free:
+        hit, room = found.tokens // self.block_size, self.pool.room - found.idle
+        if self._blocks_of(end) - hit > room:
             return False
         needed = self._blocks_of(request.longest) - hit
-        return not self.credited or self.promised + needed <= free
+        return not self.credited or self.promised + needed <= room
 
-    def _begin(self, request: Request, end: int, loads: bool, done: Step) -> bool:
-        text = request.text[:end]
+    def _begin(
+        self, request: Request, text: "Text[int]", loads: bool, found: Found | None, done: Step
+    ) -> bool:
         if loads:
-            hit = self.pool.load(request.name, text, request.load)
+            hit = self.pool.load(request.name, text, request.load, found)
         else:
-            hit = self.pool.begin(request.name, text)
+            hit = self.pool.begin(request.name, text, found)
         if hit is None:
             return False
+        end = len(text)
         self.waiting.remove(request)
         insort(self.running, request, key=BY_ARRIVAL)
         request.length, request.blocks = end, self._blocks_of(end)

@@ -42,14 +42,25 @@ class Traffic:
 
     def count(self) -> int:
         """How many there are; a UsageError where none, or where the file is wrong anywhere."""
-        count = sum(1 for _ in self.arrivals())
+        if Path(self.path).exists() and not Path(self.path).is_file():
+            raise UsageError(
+                f"{self.path} is not a file, which is read more than once; give a file."
+            )
+        count, latest = 0, 0
+        for arrival in self.arrivals():
+            count += 1
+            if count > 1 and arrival.microseconds < latest:
+                said = f"its request {count:,} came before the one above it"
+                raise UsageError(f"{self.path} is not in order: {said}; sort it by time.")
+            latest = arrival.microseconds
         if not count:
             raise UsageError(f"{self.path} holds no request; give a file with some.")
         return count
 
-    def reuse(self, block_size: int) -> Reuse:
-        """What caches hit on it, one request at a time."""
-        return reuse_distances(self.arrivals(), block_size)
+    def reuse(self, block_size: int, longest: int) -> Reuse:
+        """What caches hit on those of so many tokens at most, one request at a time."""
+        served = (one for one in self.arrivals() if one.prompt + max(one.output, 1) <= longest)
+        return reuse_distances(served, block_size)
 
 
 @dataclass(frozen=True)
@@ -88,13 +99,17 @@ class Serving:
             replay = Replay(self.traffic.arrivals(), scheduler, self.conduct, progress)
             try:
                 measures = replay.run()
+                reuse = self._reuse(scheduler) if pool.finds_prefixes else None
+                _check_hits(measures, reuse)
             except Violation as violation:
                 live.stop()
                 self._show_violation(contestant, violation, replay, judge)
                 return None
         self._show_checked(contestant, pool, judge)
-        reuse = self.traffic.reuse(contestant.config.block_size) if pool.finds_prefixes else None
         return result_of(contestant, measures, replay.arrived, reuse), measures
+
+    def _reuse(self, scheduler: Scheduler) -> Reuse:
+        return self.traffic.reuse(scheduler.block_size, scheduler.longest)
 
     def _show_checked(self, contestant: Contestant, pool: Pool, judge: Judge | None) -> None:
         read = pool.contents
@@ -118,6 +133,12 @@ class Serving:
             return
         found = describe_found(judge.failure(violation), contestant.target, self.save)
         self.out.print(f"\n{found}\n", markup=False)
+
+
+def _check_hits(measures: Measures, reuse: Reuse | None) -> None:
+    if reuse is not None and measures.hit_tokens > reuse.unlimited:
+        said = f"{measures.hit_tokens:,} tokens were hit, and prompts have {reuse.unlimited:,} in common"
+        raise Violation("hit", said)
 
 
 def _progress(live: Live, contestant: Contestant, came: int) -> Callable[[Replay], None]:

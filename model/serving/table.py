@@ -8,6 +8,7 @@ from rich.console import Console
 
 from kvoracle import __version__
 from kvoracle.model.columns import show_columns
+from kvoracle.model.errors import UsageError
 from kvoracle.model.serving.result import Result
 
 REQUESTS = (
@@ -44,7 +45,11 @@ def show_results(out: Console, results: list[Result]) -> None:
 def write_json(file: Path, about: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """The same as `as_json` has it, with what was asked."""
     fields = {"kvoracle": __version__, **about, "results": results}
-    file.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+    try:
+        file.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise UsageError(f"{file} cannot be written ({problem}); choose another file.") from error
 
 
 def _requests(result: Result) -> list[str]:

@@ -24,6 +24,7 @@ class Request(msgspec.Struct):
 def mooncake(lines: Iterable[Line]) -> Iterator[Arrival]:
     """The requests of a trace, with the identities of their prefixes."""
     decode = msgspec.json.Decoder(Request).decode
+    before: dict[int, int | None] = {}
     for line in lines:
         try:
             request = decode(line.text)
@@ -35,9 +36,26 @@ def mooncake(lines: Iterable[Line]) -> Iterator[Arrival]:
                 f"{request.input_length} tokens have {wanted} blocks of {PREFIX_BLOCK} and not"
                 f" {len(request.hash_ids)} hash_ids; correct one of them"
             )
+        _check_chain(line, request.hash_ids, before)
         yield Arrival(
             round(request.timestamp * 1000),
             request.input_length,
             request.output_length,
             request.hash_ids,
         )
+
+
+def _check_chain(line: Line, ids: tuple[int, ...], before: dict[int, int | None]) -> None:
+    """Equal ids mean equal prefixes, so what comes before an id is always the same."""
+    previous = None
+    for one in ids:
+        if before.setdefault(one, previous) != previous:
+            raise line.wrong(
+                f"hash id {one} follows {_in_words(previous)} here and {_in_words(before[one])} on"
+                " a line above, and equal ids mean equal prefixes; correct one of them"
+            )
+        previous = one
+
+
+def _in_words(identity: int | None) -> str:
+    return "nothing" if identity is None else str(identity)

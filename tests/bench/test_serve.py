@@ -34,7 +34,7 @@ def test_the_whole_conversation_trace_on_impl(slots, benchmark):
         served.append(Replay(traffic.arrivals(), scheduler, Conduct()).run())
 
     benchmark.pedantic(serve, rounds=1)
-    measures, reuse = served[0], traffic.reuse(BLOCK_SIZE)
+    measures, reuse = served[0], traffic.reuse(BLOCK_SIZE, slots)
     predicted = reuse.hit_tokens(slots // BLOCK_SIZE)
     print(
         f"\n{measures.finished:,} requests, {measures.hit_tokens:,} tokens hit, {predicted:,} by LRU"

@@ -61,6 +61,14 @@ BAD = {
     "remote": ["serve", "trace.csv", "--remote", "0.5", "--allocator", "contiguous"],
     "document-contiguous": ["serve", "--document", "--allocator", "contiguous"],
     "plots": ["serve", "trace.csv", "--plots", "trace.csv"],
+    "pipe": ["serve", "/dev/null"],
+    "not-in-order": ["serve", "late.jsonl"],
+    "not-chained": ["serve", "unchained.jsonl"],
+    "no-pool": ["serve", "trace.csv", "--allocator", "impl", "--allocator", "wrong:CannotBeMade"],
+    "no-count": ["serve", "trace.csv", "--allocator", "wrong:CountsNothing", "--lockstep"],
+    "json-is-the-trace": ["serve", "trace.csv", "--json", "trace.csv"],
+    "document-of-a-trace": ["serve", "trace.csv", "--document"],
+    "cleanup": ["serve", "trace.csv", "--cleanup-steps", "1000000"],
     "json": ["serve", "trace.csv", "--json", "no/such/folder.json"],
 }
 
@@ -72,6 +80,8 @@ def folder(tmp_path):
         "trace.jsonl": "\n".join(lines) + "\n",
         "wrong.jsonl": "\n".join([*lines, lines[0].replace("1107", "5000")]) + "\n",
         "lengths.txt": "# tokens of each request\n612, 612, 40\n2000\n64\n",
+        "late.jsonl": "\n".join(reversed(lines)) + "\n",
+        "unchained.jsonl": "\n".join([*lines, lines[0].replace("0, 1, 100", "0, 100, 1")]) + "\n",
         "empty.txt": "",
         "comment.txt": "# nothing yet\n",
         "trace.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,374,44\n",
@@ -79,8 +89,14 @@ def folder(tmp_path):
             "from kvoracle.model.adapters.impl import ImplAdapter\n"
             "from kvoracle.model.operations import Done\n"
             "class Raises(ImplAdapter):\n"
-            "    def append(self, request, tokens):\n"
+            "    def append_each(self, requests, tokens):\n"
             "        raise IndexError('list index out of range')\n"
+            "class CannotBeMade(ImplAdapter):\n"
+            "    def __init__(self, config):\n"
+            "        raise KeyError('device')\n"
+            "class CountsNothing(ImplAdapter):\n"
+            "    def free_blocks(self):\n"
+            "        return None\n"
             "class WritesElsewhere(ImplAdapter):\n"
             "    def append_each(self, requests, tokens):\n"
             "        slots = super().append_each(requests, tokens).slots\n"

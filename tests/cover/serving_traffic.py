@@ -42,7 +42,7 @@ def served(
     """A finished replay; `allocator` is a name or an adapter class."""
     factory = resolve(allocator).factory if isinstance(allocator, str) else allocator
     adapter = factory(Configuration(blocks, block_size, prefix_cache=True))
-    contents = Contents(adapter.first_block + blocks, block_size)
+    contents = Contents(blocks, block_size, adapter.first_block)
     pool = Pool(adapter, directly(adapter), contents)
     scheduler = Scheduler(pool, budget, credited=credited)
     replay = Replay(iter(arrivals), scheduler, Conduct(**conduct))

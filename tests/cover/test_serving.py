@@ -202,6 +202,10 @@ def test_with_credits_nobody_is_preempted_and_everybody_ends(
 # What allocators do wrong
 
 
+def replace_hit(done, hit):
+    return Done(copies=done.copies, slots=done.slots, hit=hit)
+
+
 class Raises(ImplAdapter):
     def append(self, request, tokens):
         raise IndexError("list index out of range")
@@ -223,6 +227,48 @@ class IsFull(ImplAdapter):
 class Rejects(ImplAdapter):
     def admit(self, request, prompt, extra_keys):
         return Rejected("duplicate request")
+
+
+class ForgetsItsParents(ImplAdapter):
+    """Blocks of equal text are equal to it, whatever came before them."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.allocator.index.key_of = lambda _, text: text
+
+
+class HitsTheLastToken(ImplAdapter):
+    def admit(self, request, prompt, extra_keys):
+        return replace_hit(super().admit(request, prompt, extra_keys), len(prompt))
+
+
+class PromisesMore(ImplAdapter):
+    """Its word on hits is a block more than it hits."""
+
+    def would_hit(self, request, prompt, extra_keys):
+        hit, idle = super().would_hit(request, prompt, extra_keys)
+        return hit + 4, idle
+
+
+class TakesABlockMore(ImplAdapter):
+    def table(self, request):
+        return [*super().table(request), 0]
+
+
+class CountsTooMany(ImplAdapter):
+    def free_blocks(self):
+        return super().free_blocks() + 3
+
+
+class SaysNonsense(ImplAdapter):
+    def table(self, request):
+        return "abc"
+
+
+class CopiesBeyondThePool(ImplAdapter):
+    def append_each(self, requests, tokens):
+        done = super().append_each(requests, tokens)
+        return Done(copies=[(0, 10**7)], slots=done.slots)
 
 
 class WritesElsewhere(ImplAdapter):
@@ -258,6 +304,12 @@ WRONG = {
     Rejects: "outcome",
     HitsWhatIsNotThere: "contents",
     CutsItsTables: "table",
+    TakesABlockMore: "table",
+    ForgetsItsParents: "contents",
+    HitsTheLastToken: "hit",
+    PromisesMore: "predicate",
+    CopiesBeyondThePool: "copy",
+    SaysNonsense: "report",
     WritesElsewhere: "contents",
     NamesNoSuchSlot: "slots",
 }
@@ -269,6 +321,70 @@ def test_what_an_allocator_does_wrong_is_named(adapter):
         served(conversations(2, 60), 5000, allocator=adapter)
 
     assert caught.value.rule == WRONG[adapter]
+
+
+def test_a_count_that_is_too_high_is_named():
+    with pytest.raises(Violation, match="is refused, though what it takes is within the"):
+        served(conversations(2, 60), 70, allocator=CountsTooMany)
+
+
+class SaysNoHitsAreIdle(ImplAdapter):
+    def would_hit(self, request, prompt, extra_keys):
+        return super().would_hit(request, prompt, extra_keys)[0], 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_credits_a_lie_about_idle_blocks_is_named(seed):
+    with pytest.raises(Violation, match="which they were admitted with credits for"):
+        served(conversations(seed, 60), 75, allocator=SaysNoHitsAreIdle, credited=True)
+
+
+class KeepsSomeBack(ImplAdapter):
+    """It may be full with four free blocks, and is."""
+
+    headroom = 4
+
+    def _has_room(self):
+        return self.allocator.num_free > self.headroom
+
+    def admit(self, request, prompt, extra_keys):
+        return super().admit(request, prompt, extra_keys) if self._has_room() else OutOfBlocks()
+
+    def append(self, request, tokens):
+        return super().append(request, tokens) if self._has_room() else OutOfBlocks()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("credited", [False, True])
+def test_what_is_kept_back_is_not_counted_on(seed, credited):
+    measures = served(
+        conversations(seed, 50), 90, allocator=KeepsSomeBack, credited=credited
+    ).measures
+
+    assert measures.finished == 50
+
+
+class HitsUnsaid(ImplAdapter):
+    """Its admissions do not say what they hit; it says so when it is asked before."""
+
+    def admit(self, request, prompt, extra_keys):
+        outcome = super().admit(request, prompt, extra_keys)
+        return Done(copies=outcome.copies) if isinstance(outcome, Done) else outcome
+
+
+def test_what_an_admission_does_not_say_is_what_was_said_before():
+    arrivals = conversations(1, 60)
+
+    measures = served(arrivals, 5000, allocator=HitsUnsaid, credited=True).measures
+
+    assert measures.hit_tokens == unlimited(arrivals, 4).hit_tokens
+
+
+def test_what_is_preempted_is_read_back():
+    replay = served([Arrival(0, 12, 20), Arrival(0, 12, 20)], 10)
+
+    contents = replay.scheduler.pool.contents
+    assert contents.sequences == 2 + replay.measures.preemptions
 
 
 def test_in_lockstep_what_goes_wrong_is_a_small_trace():

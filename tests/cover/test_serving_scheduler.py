@@ -172,3 +172,50 @@ def test_everything_that_matters_happens():
         seen.update(both.seen)
 
     assert all(seen[what] > 5 for what in WHAT_MATTERS), seen
+
+
+SCRIPTS = {
+    "a transfer of a request that was cancelled ends": (
+        (8, 5, True),
+        [((1, 2, 3), 4), "step", "send", "cancel", "sent", "step"],
+    ),
+    "a cancellation lets the next one in": (
+        (6, 5, True),
+        [((9,), 7), "step", ((1, 2, 5), 3), "step", "cancel 1", "step"],
+    ),
+    "a transfer ends before its tail is written": (
+        (8, 5, True),
+        [((1, 2, 3), 4), "step", "send", "sent", "step"],
+    ),
+    "two transfers of one tail end": (
+        (8, 5, True),
+        [((1, 2, 3), 4), "step", "send", "send", "sent", "sent", "step"],
+    ),
+    "one that shares all its blocks with one that leaves gives nothing back": (
+        (4, 6, False),
+        [((9,), 5), ((1, 2, 3, 4), 2), ((1, 2, 3, 4, 5), 1), "step", "cancel 2", "step", "step"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_chance_seldom_meets(name):
+    (blocks, budget, credited), script = SCRIPTS[name]
+    both = Both(blocks, budget, credited, plain)
+    for what in script:
+        if isinstance(what, tuple):
+            both.arrive((*what, False))
+            continue
+        event, _, index = what.partition(" ")
+        both.happen(event, int(index or 0))
+    both.finish()
+
+
+def test_one_that_is_longer_than_max_model_len_is_refused():
+    scheduler = Scheduler(plain(8), 4, credited=False, max_model_len=7)
+
+    def arrives(number, prompt):
+        text = array("q", range(prompt + 1))
+        return scheduler.arrive(Request(f"r{number}", number, prompt, 1, lambda: text))
+
+    assert [arrives(0, 6), arrives(1, 7)] == [True, False]
