@@ -23,6 +23,7 @@ class Judge:
 
     def __init__(self, contestant: Contestant) -> None:
         self.contestant = contestant
+        self._found: Violation | None = None
         self.trace = Trace(contestant.config, [])
         self.lockstep: Lockstep = start(contestant.target.factory, self.trace)
 
@@ -30,8 +31,10 @@ class Judge:
         """The pool, whose calls are judged; the memory that is checked is that of lockstep."""
         return Pool(self.lockstep.adapter, self._carry_out, None)
 
-    def failure(self, violation: Violation) -> Failure:
-        """What went wrong, as the smallest trace that could be found."""
+    def failure(self, violation: Violation) -> Failure | None:
+        """What went wrong, as the smallest trace that could be found; None where no call was wrong."""
+        if violation is not self._found:
+            return None
         failure = Failure(self.trace, violation.rule, violation.message, violation.block)
         if len(self.trace.operations) > OPERATIONS_SHRUNK_MAX:
             return failure
@@ -42,7 +45,11 @@ class Judge:
         plain = [tuple(value) if isinstance(value, Text | list) else value for value in fields]
         operation: Any = CLASS_OF[verb](*plain)
         self.trace.operations.append(operation)
-        outcome = self.lockstep.step(operation)
+        try:
+            outcome = self.lockstep.step(operation)
+        except Violation as violation:
+            self._found = violation
+            raise
         if outcome is None:
             raise Violation("outcome", f"{verb} is outside what the allocator can be asked")
         return outcome

@@ -127,12 +127,16 @@ class Serving:
         self.out.print(f"VIOLATION  {contestant.name}: {violation.rule}", style="bold red")
         self.out.print(f"  {violation.message}", markup=False)
         self.out.print(f"  in step {replay.steps:,}, after {replay.arrived:,} requests came")
-        if judge is None:
+        failure = judge.failure(violation) if judge else None
+        if failure is not None:
+            text = describe_found(failure, contestant.target, self.save)
+            self.out.print(f"\n{text}\n", markup=False)
+        elif judge is not None:
+            said = f"no call was wrong: the reference judged {len(judge.trace.operations):,}"
+            self.out.print(f"  {said}\n")
+        else:
             said = "For a trace of it, serve again with --lockstep, at a --scale or with few --requests."
             self.out.print(f"  {said}\n")
-            return
-        found = describe_found(judge.failure(violation), contestant.target, self.save)
-        self.out.print(f"\n{found}\n", markup=False)
 
 
 def _check_hits(measures: Measures, reuse: Reuse | None) -> None:

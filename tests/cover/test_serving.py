@@ -399,3 +399,10 @@ def test_in_lockstep_what_goes_wrong_is_a_small_trace():
 
     assert failure.rule == caught.value.rule
     assert len(failure.trace.operations) < 8
+
+
+def test_in_lockstep_what_no_call_shows_has_no_trace():
+    judge = Judge(contestant(resolve("impl"), 400, 4, 400))
+    Replay(iter(conversations(2, 5)), Scheduler(judge.pool(), 64, credited=False), Conduct()).run()
+
+    assert judge.failure(Violation("stuck", "nothing moves")) is None
