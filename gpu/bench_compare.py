@@ -12,7 +12,7 @@ import torch
 
 from kvoracle.gpu.bench_pool import Size
 from kvoracle.gpu.block_copy import copy_blocks
-from kvoracle.gpu.checks import as_integers
+from kvoracle.gpu.checks import as_integers, in_one_line
 from kvoracle.gpu.copy_plan import Pair
 from kvoracle.gpu.kv_write import kv_write
 from kvoracle.gpu.paged_gather import paged_gather
@@ -30,12 +30,19 @@ FACTOR = -0x61C8864680B583EB
 """Words are numbered, times this: all their bytes vary and, as it is odd, no two are alike modulo 2^64."""
 
 
-def compare_whole_pool(storage: torch.Tensor, size: Size) -> dict[str, list[str]]:
-    """Move blocks and tokens in every dtype, comparing every word after each; what was wrong, by dtype.
+def compare_whole_pool(storage: torch.Tensor, size: Size) -> Iterator[tuple[str, list[str]]]:
+    """Move blocks and tokens in every dtype, comparing every word after each; each dtype, and what was
+    wrong in it.
 
     storage  int64 [blocks, words] of that size; what it holds is lost
     """
-    return {_name(dtype): list(_wrong_in(storage, size, dtype)) for dtype in DTYPES}
+    for dtype in DTYPES:
+        wrong: list[str] = []
+        try:
+            wrong.extend(_wrong_in(storage, size, dtype))
+        except Exception as error:
+            wrong.append(in_one_line(error))
+        yield _name(dtype), wrong
 
 
 def _wrong_in(storage: torch.Tensor, size: Size, dtype: torch.dtype) -> Iterator[str]:

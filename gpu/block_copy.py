@@ -120,15 +120,14 @@ def copy_blocks_torch(planes: Sequence[torch.Tensor], pairs: Sequence[Pair]) -> 
     plan_copies(pairs)
     sources = torch.tensor([source for source, _ in pairs], dtype=torch.int64)
     destinations = torch.tensor([destination for _, destination in pairs], dtype=torch.int64)
-    for plane in planes:
-        words = as_words(plane)
-        words[destinations.to(plane.device)] = words[sources.to(plane.device)]
+    for words in as_words(planes):
+        words[destinations.to(words.device)] = words[sources.to(words.device)]
 
 
 def as_pool(planes: Sequence[torch.Tensor]) -> Pool:
     """Planes made ready, once for all copies."""
     _check_planes(planes)
-    words = [as_words(plane) for plane in planes]
+    words = as_words(planes)
     stride, size = words[0].stride(0), words[0].element_size()
     starts = [plane.data_ptr() for plane in planes]
     is_aligned = all(number % 16 == 0 for number in [*starts, stride * size])
@@ -165,14 +164,14 @@ def copy_prepared(pool: Pool, copies: Copies) -> None:
         _copy_chains.launch(programs, *arguments, copies.starts, **constants)
 
 
-def as_words(plane: torch.Tensor) -> torch.Tensor:
-    """A plane as [blocks, words] of the widest integers that its bytes divide into."""
-    rows = plane.view(len(plane), -1)
+def as_words(planes: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Planes as [blocks, words] of the widest integers that the bytes of all of them divide into."""
+    rows = [plane.view(len(plane), -1) for plane in planes]
+    numbers = [rows[0].shape[1], rows[0].stride(0), *(one.storage_offset() for one in rows)]
     for size in sorted(INTEGERS, reverse=True):
-        numbers = [rows.shape[1], rows.stride(0), rows.storage_offset()]
-        if all(number * rows.element_size() % size == 0 for number in numbers):
+        if all(number * rows[0].element_size() % size == 0 for number in numbers):
             break
-    return rows.view(INTEGERS[size])
+    return [one.view(INTEGERS[size]) for one in rows]
 
 
 def _check(planes: Sequence[torch.Tensor], pairs: Sequence[Pair]) -> None:

@@ -86,6 +86,11 @@ def check_values(name: str, tensor: torch.Tensor, low: int, high: int) -> None:
         raise ValueError(f"{name} must be from {low} to {high}, not {outside}")
 
 
+def in_one_line(error: BaseException) -> str:
+    """What was raised."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
 def as_integers(tensor: torch.Tensor) -> torch.Tensor:
     """The same bytes as integers of the same size."""
     return tensor.view(INTEGERS[tensor.element_size()])

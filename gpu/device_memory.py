@@ -8,10 +8,11 @@ that was never written is all zeros.
 from collections.abc import Hashable, Sequence
 from hashlib import shake_256
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from kvoracle.gpu.checks import in_one_line
 from kvoracle.gpu.functions import KERNELS, TWINS, Functions
 from kvoracle.gpu.kernel import HAS_TRITON
 
@@ -67,14 +68,14 @@ class DeviceMemory:
         new = new.view(self.shape.dtype).unflatten(-1, (self.shape.heads, self.shape.head_size))
         where = self._mapped(list(last))
         for layer, (keys, values) in enumerate(self.caches):
-            self.functions["kv_write"](new[:, layer, 0], new[:, layer, 1], keys, values, where)
+            self._call("kv_write", new[:, layer, 0], new[:, layer, 1], keys, values, where)
         self._stale.update(slot // self.block_size for slot in last)
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks (source, destination), every source read before any is written."""
         source_of = {destination: source for source, destination in pairs}
         distinct = [(source, destination) for destination, source in source_of.items()]
-        self.functions["copy_blocks"](self.planes, distinct)
+        self._call("copy_blocks", self.planes, distinct)
         self._stale.update(source_of)
 
     def read(self, block: int) -> list[Hashable]:
@@ -101,9 +102,7 @@ class DeviceMemory:
         )
         blocks = torch.tensor(table, dtype=torch.int32, device=self.device)
         for layer, (keys, values) in enumerate(self.caches):
-            self.functions["paged_gather"](
-                keys, values, blocks, rows[:, layer, 0], rows[:, layer, 1]
-            )
+            self._call("paged_gather", keys, values, blocks, rows[:, layer, 0], rows[:, layer, 1])
         return rows.view(torch.uint8).flatten(1)
 
     def pool(self) -> torch.Tensor:
@@ -116,6 +115,13 @@ class DeviceMemory:
         bits = self._bits([stamp for block in stamps for stamp in block])
         shape = (self.blocks, self.block_size, self.shape.layers, 2, self.shape.row_bytes)
         return bits.view(shape)
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        """Call a function; what it raises names it."""
+        try:
+            self.functions[function](*arguments)
+        except Exception as error:
+            raise RuntimeError(f"{function} raised {in_one_line(error)}") from error
 
     def _lay_out(self) -> None:
         """The planes that are copied, and each layer's keys and values within them."""
@@ -146,7 +152,8 @@ class DeviceMemory:
             for slot in slots
         ]
         mapped = torch.empty(len(slots), dtype=torch.int64, device=self.device)
-        self.functions["slot_mapping"](
+        self._call(
+            "slot_mapping",
             torch.tensor([table], dtype=torch.int32, device=self.device),
             torch.tensor([0, len(slots)], dtype=torch.int32, device=self.device),
             torch.tensor(positions, dtype=torch.int64, device=self.device),

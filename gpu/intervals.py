@@ -39,6 +39,7 @@ class Operation(NamedTuple):
     operands: list[str]
     text: str
     bits: int
+    line: str
     body: list["Operation"]
 
 
@@ -58,7 +59,7 @@ class Proof:
         self.values: dict[str, Value] = {}
         self.problems: list[str] = []
         self.checked = 0
-        lines = iter(ttir.splitlines())
+        lines = iter(_with_lines(ttir))
         head = next(line for line in lines if "tt.func" in line)
         for name, kind in re.findall(r"(%\w+): (!tt\.ptr<\w+>|i\d+)", head):
             self.values[name] = self._argument(name.strip("%"), kind)
@@ -118,8 +119,9 @@ class Proof:
             return value
         if operation.bits <= WORD_BITS:
             name = re.sub(r"(_\d+)?(#\d+)?$", "", "".join(operation.results[:1]).strip("%"))
-            what = f"{operation.name} of {operation.bits} bits" + (f" in `{name}`" if name else "")
-            self.problems.append(f"{what} can be {value.low} .. {value.high}")
+            is_named = bool(name) and not name.isdigit()
+            what = f"{operation.name} of {operation.bits} bits" + f" in `{name}`" * is_named
+            self.problems.append(f"{operation.line}{what} can be {value.low} .. {value.high}")
         return Value(low, high)
 
     def _loaded(self, operation: Operation, operands: list[Value]) -> Value:
@@ -253,11 +255,24 @@ def _find(pattern: str, operation: Operation) -> str:
     return found[1]
 
 
+def _with_lines(ttir: str) -> Iterator[str]:
+    """The IR with the line of the kernel's file in place of each location's name."""
+    places = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", ttir, re.MULTILINE))
+
+    def line(name: str) -> str:
+        place = places.get(name, "")
+        within = re.findall(r"#loc\d*", place)
+        return line(within[-1]) if within else "".join(re.findall(r":(\d+):\d+$", place))
+
+    for text in ttir.splitlines():
+        yield re.sub(r"loc\((#loc\d*)\)", lambda found: f"loc({line(found[1])})", text)
+
+
 def _parse(lines: Iterator[str]) -> tuple[list[Operation], str]:
     """Operations up to the brace that ends their region, and what follows the brace."""
     operations: list[Operation] = []
     for line in lines:
-        text = re.sub(r" loc\(.*$", "", line).strip()
+        text, _, place = line.strip().partition(" loc(")
         if text.startswith("}"):
             return operations, text
         match = re.match(r"(?:(%\w+)(?::(\d+))? = )?\"?([a-z_]+\.[\w.]+)\"?(.*)", text)
@@ -271,5 +286,7 @@ def _parse(lines: Iterator[str]) -> tuple[list[Operation], str]:
         results = [f"{name}#{number}" for number in range(int(count))] if count else [name]
         results = results if name else []
         operands = re.findall(r"%[\w#]+", rest)
-        operations.append(Operation(results, kind, operands, text, _bits(text), body))
+        number = place.rstrip(")")
+        at = f"line {number}: " if number.isdigit() else ""
+        operations.append(Operation(results, kind, operands, text, _bits(text), at, body))
     return operations, ""

@@ -88,6 +88,9 @@ MUTANTS = (
         "inside, carried, mask",
         f"inside, tl.load({READ.replace('pair', 'last')} + inside, mask=inside < words), mask",
     ),
+    Mutant("last-tile-left-out", COPY, "ceil_div(pool.words, tile)", "max(1, pool.words // tile)"),
+    Mutant("tile-of-the-part", COPY, "(program % tiles).to", "(part % tiles).to"),
+    Mutant("wherever-planes-begin", COPY, "*(one.storage_offset() for one in rows)", "0"),
     Mutant("negative-slots-written", WRITE, "(slot >= 0) & (slot < capacity)", "slot < capacity"),
     Mutant("slots-without-other", WRITE, "mask=token < tokens, other=-1", "mask=token < tokens"),
     Mutant(
@@ -102,6 +105,14 @@ MUTANTS = (
         "// block_size * block_stride",
         "// block_size * block_size * width",
     ),
+    Mutant(
+        "slots-of-the-width",
+        WRITE,
+        "slot % block_size * slot_stride",
+        "slot % block_size * width",
+    ),
+    Mutant("values-as-far-apart-as-keys", WRITE, "token * value_stride", "token * key_stride"),
+    Mutant("blocks-a-power-of-two", WRITE, "slot % block_size *", "(slot & (block_size - 1)) *"),
     Mutant("columns-without-mask", WRITE, "(column < width)", "(column >= 0)"),
     Mutant(
         "written-block-in-32-bits",
@@ -132,6 +143,20 @@ MUTANTS = (
         "offset-of-the-growth", EXTEND, "page * page_size + position", "page * page_size + number"
     ),
     Mutant("one-tile-of-requests", EXTEND, "range(0, request, requests)", "range(0, 1, requests)"),
+    Mutant(
+        "pages-a-power-of-two",
+        EXTEND,
+        "position % page_size,",
+        "(position & (page_size - 1)),",
+    ),
+    Mutant(
+        "last-token-of-a-tile-left-out",
+        EXTEND,
+        "range(0, tl.minimum(new - old, capacity), tile)",
+        "range(0, tl.maximum(tl.minimum(new - old, capacity) - 1, 1), tile)",
+    ),
+    Mutant("shrinking-gives-back", EXTEND, "other=0), old)", "other=0), 0)"),
+    Mutant("place-before-the-slots", EXTEND, "(place >= 0) & ", ""),
     Mutant("no-earlier-tile", DECODE, "range(0, start, requests)", "range(0, 0, requests)"),
     Mutant("next-page-for-the-first", DECODE, "first_page + ahead - 1", "first_page + ahead"),
     Mutant("last-slot-once-more", DECODE, "slot_before + 1), mask", "slot_before), mask"),

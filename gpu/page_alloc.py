@@ -6,7 +6,8 @@ The token at a position of a request goes
     into the next page of the free list          else: whole new pages, then a partial one,
 
 and requests take pages from the free list one after the other.  As in SGLang's token pool; a slot is
-`page * page_size + offset`.  Where the free list has too few pages a token gets NO_SLOT.
+`page * page_size + offset`.  Where the free list has too few pages a token gets NO_SLOT, and a request
+that shrinks takes and gives back nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _alloc_extend(
     for start in range(0, request, requests):
         earlier = start + tl.arange(0, requests)
         old = tl.load(before + earlier, mask=earlier < request, other=0)
-        new = tl.load(after + earlier, mask=earlier < request, other=0)
+        new = tl.maximum(tl.load(after + earlier, mask=earlier < request, other=0), old)
         taken = (new + page_size - 1) // page_size - (old + page_size - 1) // page_size
         first_slot += tl.reduce(new - old, 0, add)
         first_page += tl.reduce(taken, 0, add)
@@ -57,17 +58,18 @@ def _alloc_extend(
     new = tl.load(after + request)
     slot_before = tl.load(last + request)
     old_pages = (old + page_size - 1) // page_size
-    for start in range(0, new - old, tile):
+    for start in range(0, tl.minimum(new - old, capacity), tile):
         number = start + tl.arange(0, tile)
         position = old + number
         column = position // page_size - old_pages
         page_number = first_page + column
-        takes = (position < new) & (column >= 0) & (page_number < pages)
+        takes = (position < new) & (column >= 0) & (page_number >= 0) & (page_number < pages)
         page = tl.load(free + page_number, mask=takes, other=0)
         fresh = tl.where(takes, page * page_size + position % page_size, -1)
         slot = tl.where(column < 0, slot_before + 1 + number, fresh)
         place = first_slot + number
-        tl.store(slots + place, slot, mask=(position < new) & (place < capacity))
+        is_place = (place >= 0) & (place < capacity)
+        tl.store(slots + place, slot, mask=(position < new) & is_place)
 
 
 @Kernel
@@ -136,7 +138,8 @@ def alloc_extend_torch(
     """As `alloc_extend`, in torch alone."""
     _check(before, last, free_pages, slots, page_size)
     _check_extension(before, after, free_pages, slots, page_size)
-    grown = after - before
+    after = torch.maximum(before, after)
+    grown = (after - before).clamp(0, len(slots))
     old_pages = (before + page_size - 1) // page_size
     taken = (after + page_size - 1) // page_size - old_pages
     owner = torch.repeat_interleave(torch.arange(len(before), device=slots.device), grown)

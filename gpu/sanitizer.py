@@ -7,18 +7,24 @@
     race         one place used by two programs, or by two lanes of one, at least one of them writing
     hint         a tl.multiple_of that is not so
 
+    exception    what the interpreter raised; of an atomic operation, and of a program without end, too
+
 Programs run in a seeded random order; masked lanes without an `other` hold anything, a poison among
 it; and an access outside is reported and not made, so that nothing here ends the process.
 """
 
 import random
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from traceback import walk_tb
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 
+from kvoracle.gpu.checks import in_one_line
 from kvoracle.gpu.kernel import HAS_TRITON, Launch
 
 if HAS_TRITON:
@@ -35,14 +41,15 @@ OUTPUTS = {
 POISONS = (0x5A, 0x00, 0x01, 0xFF)
 """Bytes of what a masked lane without an `other` holds."""
 
-ACCESSES_MAX = 20_000
-"""Of one launch; a loop that a broken kernel never leaves ends there."""
-
+STEPS_MAX = 20_000
+"""Accesses, operations on two operands and casts of one program: a loop without end ends there."""
 
 PATCHED = (
     "set_grid_idx",
     "create_masked_load",
     "create_masked_store",
+    "create_atomic_rmw",
+    "create_atomic_cas",
     "binary_op",
     "create_int_cast",
 )
@@ -60,9 +67,22 @@ class Report(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        where = f"{self.kernel}, line {self.line}, program {self.program}"
+        line = f", line {self.line}" if self.line else ""
+        where = f"{self.kernel}{line}, program {self.program}"
         at = f" at address {self.address:#x}" if self.address else ""
         return f"{where}: {self.kind}: {self.what}{at}"
+
+
+def first_of_each(reports: Sequence[Report]) -> list[str]:
+    """In words, the first report of each line and kind."""
+    first: dict[tuple[str, int, str], str] = {}
+    for one in reports:
+        first.setdefault((one.kernel, one.line, one.kind), str(one))
+    return list(first.values())
+
+
+class Stopped(Exception):
+    """A launch was not carried out to its end; what it left behind says nothing."""
 
 
 class Access(NamedTuple):
@@ -81,35 +101,38 @@ class Sanitizer:
     def __init__(
         self,
         seed: int,
-        accesses_max: int = ACCESSES_MAX,
+        steps_max: int = STEPS_MAX,
         poisons: Sequence[int] = POISONS,
     ) -> None:
         self._dice = random.Random(seed)
-        self._accesses_max = accesses_max
+        self._steps_max = steps_max
         self._poisons = poisons
         self.reports: list[Report] = []
 
     def carry_out(self, launch: Launch) -> None:
-        """Run one launch in the interpreter, watched."""
-        watch = _Watch(launch, self._dice, self._accesses_max, self._poisons)
+        """Run one launch in the interpreter, watched; Stopped where it did not come to its end."""
+        watch = _Watch(launch, self._dice, self._steps_max, self._poisons)
         try:
-            with watch.patched():
+            with watch.patched(), warnings.catch_warnings(action="ignore"):
                 launch.kernel.interpreted[launch.grid](*launch.arguments, **launch.constants)
         except Exception as error:
-            watch.report("exception", f"{type(error).__name__}: {error}"[:200])
-        watch.find_races()
-        self.reports += watch.reports
+            watch.report_exception(error.__cause__ or error)
+            raise Stopped(str(watch.reports[-1])) from error
+        finally:
+            watch.find_races()
+            self.reports += watch.reports
 
 
 class _Watch:
     """One launch under watch."""
 
     def __init__(
-        self, launch: Launch, dice: random.Random, accesses_max: int, poisons: Sequence[int]
+        self, launch: Launch, dice: random.Random, steps_max: int, poisons: Sequence[int]
     ) -> None:
         self.launch = launch
         self._poisons = poisons
-        self._accesses_max = accesses_max
+        self._steps_max = steps_max
+        self._steps = 0
         self.reports: list[Report] = []
         self.accesses: list[Access] = []
         self._dice = dice
@@ -126,6 +149,11 @@ class _Watch:
         if not any((one.line, one.kind) == (line, kind) for one in self.reports):
             name = self.launch.kernel.name
             self.reports.append(Report(name, line, self._program, address, kind, what))
+
+    def report_exception(self, error: BaseException) -> None:
+        """What ended the launch, and where."""
+        lines = [line for frame, line in walk_tb(error.__traceback__) if self._is_kernel(frame)]
+        self.report("exception", in_one_line(error), line=lines[-1] if lines else 0)
 
     @contextmanager
     def patched(self) -> Iterator[None]:
@@ -153,6 +181,7 @@ class _Watch:
     def set_grid_idx(self, x: int, y: int, z: int) -> None:
         """Another program than the next one."""
         self._program = self._order[x] + y * len(self._order)
+        self._steps = 0
         self._original["set_grid_idx"](self._order[x], y, z)
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *how: Any) -> Any:
@@ -164,7 +193,7 @@ class _Watch:
         allowed = self._access(ptrs, mask, dtype.itemsize, writes=False)
         is_undefined = other is None and ptrs.data.size > 1
         if is_undefined:
-            poison = ptrs.data.astype(dtype)
+            poison = mask.data.astype(dtype)
             poison.reshape(-1).view("uint8").fill(self._dice.choice(self._poisons))
             other = interpreter.TensorHandle(poison, ptrs.get_element_ty())
         loaded = self._original["create_masked_load"](ptrs, allowed, other, *how)
@@ -180,8 +209,17 @@ class _Watch:
         allowed = self._access(ptrs, mask, size, writes=True)
         return self._original["create_masked_store"](ptrs, value, allowed, *how)
 
+    def create_atomic_rmw(self, operation: Any, *_: Any) -> Any:
+        """Programs may share what atomic operations use; nothing here could tell."""
+        raise NotImplementedError(f"the sanitizer does not know tl.atomic_{operation.name.lower()}")
+
+    def create_atomic_cas(self, *_: Any) -> Any:
+        """Likewise."""
+        raise NotImplementedError("the sanitizer does not know tl.atomic_cas")
+
     def binary_op(self, lhs: Any, rhs: Any, operate: Any) -> Any:
         """Sums, differences and products of 32 bits are worked out in 64 as well."""
+        self._step()
         self._check_defined(lhs, rhs)
         result = self._original["binary_op"](lhs, rhs, operate)
         if operate.__name__ in ("add", "subtract", "multiply") and result.data.dtype.name in INT32:
@@ -193,6 +231,7 @@ class _Watch:
 
     def create_int_cast(self, src: Any, dst_type: Any, is_signed: bool) -> Any:
         """A value cut to 32 bits must be the same after it."""
+        self._step()
         self._check_defined(src)
         result = self._original["create_int_cast"](src, dst_type, is_signed)
         if result.data.dtype.name in INT32 and bool((result.data != src.data).any()):
@@ -210,10 +249,14 @@ class _Watch:
 
     # What is checked
 
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > self._steps_max:
+            raise RuntimeError(f"more than {self._steps_max} steps: it may never end")
+
     def _access(self, ptrs: Any, mask: Any, size: int, *, writes: bool) -> Any:
         """The mask without what lies outside; the rest is remembered."""
-        if len(self.accesses) >= self._accesses_max:
-            raise RuntimeError(f"more than {self._accesses_max} accesses in one launch")
+        self._step()
         addresses = torch.from_numpy(ptrs.data.astype("int64").reshape(-1))
         is_on = torch.from_numpy((mask.data & (ptrs.data == ptrs.data)).reshape(-1))
         inside = _any_holds(self._views, addresses, size)
@@ -240,20 +283,25 @@ class _Watch:
 
     def find_races(self) -> None:
         """Places that two programs used, or two lanes of one, and that at least one of them wrote."""
-        written = [access.addresses for access in self.accesses if access.writes]
-        if not written:
+        if not any(access.writes for access in self.accesses):
             return
-        contested = torch.cat(written).unique()
-        first: dict[int, Access] = {}
-        for access in self.accesses:
-            shared = torch.isin(access.addresses, contested)
-            for address, lane in zip(
-                access.addresses[shared].tolist(), access.lanes[shared].tolist(), strict=True
-            ):
-                own = access._replace(lanes=lane)
-                before = first.setdefault(address, own)
-                if (before.program, before.lanes) != (own.program, lane):
-                    self._race(before, own, address)
+        numbered = enumerate(self.accesses)
+        owner = torch.cat([torch.full_like(one.addresses, number) for number, one in numbered])
+        addresses = torch.cat([access.addresses for access in self.accesses])
+        lanes = torch.cat([access.lanes for access in self.accesses])
+        programs = torch.tensor([access.program for access in self.accesses])[owner]
+        writes = torch.tensor([access.writes for access in self.accesses])[owner]
+        places, place = addresses.unique(return_inverse=True)
+        uses = torch.arange(len(owner))
+        first = uses.new_full(places.shape, len(uses)).scatter_reduce(0, place, uses, "amin")[place]
+        is_written = torch.zeros(len(places), dtype=torch.bool)
+        is_written[place[writes]] = True
+        is_other = (programs != programs[first]) | (lanes != lanes[first])
+        contested = (is_other & is_written[place]).nonzero().flatten()
+        for number in owner[contested].unique().tolist():
+            use = contested[owner[contested] == number][0]
+            before = self.accesses[int(owner[first[use]])]
+            self._race(before, self.accesses[number], int(addresses[use]))
 
     def _race(self, one: Access, other: Access, address: int) -> None:
         kind = "lanes of one program" if one.program == other.program else "programs"
@@ -263,10 +311,13 @@ class _Watch:
 
     def _line(self) -> int:
         """The line of the kernel that is being carried out."""
-        frame, name = sys._getframe(1), self.launch.kernel.function.__name__
-        while frame is not None and frame.f_code.co_name != name:
-            frame = frame.f_back  # type: ignore[assignment]
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not self._is_kernel(frame):
+            frame = frame.f_back
         return frame.f_lineno if frame is not None else 0
+
+    def _is_kernel(self, frame: FrameType) -> bool:
+        return frame.f_code.co_name == self.launch.kernel.function.__name__
 
 
 INT32 = ("int32", "uint32")

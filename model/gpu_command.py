@@ -14,17 +14,26 @@ from kvoracle.model import exits, found, report
 from kvoracle.model.check import unfit
 from kvoracle.model.errors import UsageError
 from kvoracle.model.registry import Target, resolve
-from kvoracle.model.trace import read, trace_files
+from kvoracle.model.trace import Trace, read, trace_files
 
 MEMORIES = ("list", "device")
 DEVICES = ("cpu", "cuda")
 INSTALL = "pip install 'kvoracle[gpu]'"
 
 
+def _file(name: str) -> Path:
+    if not name:
+        raise UsageError("A file has an empty name; give traces, or folders of them.")
+    return Path(name)
+
+
 def gpu(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Traces, or folders of them, to run on device memory."),
+        typer.Argument(
+            parser=_file,
+            help="Traces, or folders of them, to run on device memory.",
+        ),
     ] = None,
     device: Annotated[
         str, typer.Option(help="cpu, where the kernels are interpreted, or cuda.")
@@ -38,10 +47,12 @@ def gpu(
     if not files and not check:
         raise UsageError("There is nothing to do; give traces, or --check.")
     _check_device(device)
+    target = resolve(allocator)
+    traces = [(path, read(path)) for path in trace_files(files or [])]
     out = report.console()
     out.print(f"kvoracle {__version__} gpu", style="bold")
     is_right = _check_kernels(out) if check else True
-    is_right &= _run_traces(out, files, resolve(allocator), device) if files else True
+    is_right &= _run_traces(out, traces, target, device) if traces else True
     raise typer.Exit(exits.NOTHING_FOUND if is_right else exits.VIOLATION)
 
 
@@ -62,12 +73,13 @@ def _check_device(device: str) -> None:
         raise UsageError("There is no CUDA device here; give --device cpu.")
 
 
-def _run_traces(out: Console, files: list[Path], target: Target, device: str) -> bool:
+def _run_traces(
+    out: Console, traces: list[tuple[Path, Trace]], target: Target, device: str
+) -> bool:
     """Whether every trace that the allocator can do leaves the pool as the plain memory has it."""
     run_on_device: Callable[..., Any] = _adapter("device_memory").run_on_device
     passed = failed = skipped = 0
-    for path in trace_files(files):
-        trace = read(path)
+    for path, trace in traces:
         obstacle = unfit(trace, target)
         if obstacle is not None:
             out.print(f"skipped  {path}: {target.name} {obstacle}", markup=False)

@@ -2,24 +2,23 @@
 
 import importlib
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import NamedTuple
+from functools import cache, partial
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 from kvoracle.gpu.ahead import ARCHITECTURES, beyond_limits, compile_ahead, measure, table
-from kvoracle.gpu.functions import KERNELS, TWINS, Functions
+from kvoracle.gpu.checks import in_one_line
+from kvoracle.gpu.functions import KERNELS, TWINS
 from kvoracle.gpu.intervals import BOUNDS, Proof
 from kvoracle.gpu.kernel import HAS_TRITON, Launch, launching_with
 from kvoracle.gpu.mutants import MUTANTS, Mutant
-from kvoracle.gpu.production import production_launches
-from kvoracle.gpu.sanitizer import Report, Sanitizer
-from kvoracle.model.adapters.gpu_cases import (
-    Case,
-    edge_cases,
-    random_cases,
-    sparse_cases,
-    unchecked_cases,
-)
+from kvoracle.gpu.production import launches_of
+from kvoracle.gpu.sanitizer import Report, Sanitizer, first_of_each
+from kvoracle.model.adapters.gpu_case import Case, wrong_calls
+from kvoracle.model.adapters.gpu_cases import edge_cases, random_cases
+from kvoracle.model.adapters.gpu_hard_cases import sparse_cases, unchecked_cases
 
+Look = TypeVar("Look")
 ROUNDS = 10
 MUTANT_ROUNDS = 2
 
@@ -50,11 +49,11 @@ class Caught(NamedTuple):
 
 
 def found_by(layer: Layer) -> Finding:
-    """What a layer finds; that a kernel cannot even be run or compiled is a problem too."""
+    """What a layer finds; that it could not come to its end is a problem too."""
     try:
         return layer.check()
     except Exception as error:
-        return Finding([f"{type(error).__name__}: {error}"], "stopped")
+        return Finding([in_one_line(error)], "stopped")
 
 
 def all_cases(rounds: int) -> list[Case]:
@@ -68,67 +67,83 @@ def all_cases(rounds: int) -> list[Case]:
 
 
 def against_the_reference() -> Finding:
-    """Every kernel in Triton's interpreter, and every torch twin.
-
-    A kernel that layer B saw outside its tensors is not run: it could end this process.
-    """
-    strays = {report.kernel for report in _watched()[1] if report.kind == "outside"}
-    sides = (KERNELS, TWINS) if HAS_TRITON and not strays else (TWINS,)
-    problems = [f"{name} was not run: layer B saw it outside its tensors" for name in strays]
-    count = 0
-    for functions in sides:
-        for case in all_cases(ROUNDS):
-            count += 1
-            case.run(functions[case.function])
-            problems += _differences(case)
-    return Finding(problems, f"{count} calls" + ("" if HAS_TRITON else ", of the torch twins only"))
+    """Every kernel in Triton's interpreter, as layer B carries it out, and every torch twin."""
+    cases = all_cases(ROUNDS)
+    problems = [*_watched().differences, *wrong_calls(cases, TWINS, "torch twin of ")]
+    sides = "kernels and torch twins" if HAS_TRITON else "torch twins only"
+    return Finding(problems, f"{len(cases)} calls, {sides}")
 
 
 def sanitized() -> Finding:
     """The same calls, watched."""
-    problems, reports, count = _watched()
-    return Finding([*map(str, reports), *problems], f"{count} calls watched")
+    return Finding(first_of_each(_watched().reports), f"{_watched().calls} calls")
+
+
+class Watched(NamedTuple):
+    """The calls of every kernel, made once for A and B: a broken kernel cannot end the process there."""
+
+    calls: int
+    differences: list[str]
+    reports: list[Report]
 
 
 @cache
-def _watched() -> tuple[list[str], list[Report], int]:
-    """What was wrong, and what the sanitizer reports, of how many calls."""
-    if not HAS_TRITON:
-        return [], [], 0
-    sanitizer, cases = Sanitizer(ROUNDS), all_cases(ROUNDS)
-    problems = []
+def _watched() -> Watched:
+    cases, sanitizer = all_cases(ROUNDS) if HAS_TRITON else [], Sanitizer(ROUNDS)
     with launching_with(sanitizer.carry_out):
-        for case in cases:
-            case.run(KERNELS[case.function])
-            problems += _differences(case)
-    return problems, sanitizer.reports, len(cases)
+        differences = list(wrong_calls(cases, KERNELS))
+    return Watched(len(cases), differences, sanitizer.reports)
 
 
 def gate() -> Finding:
     """The machine code of every kernel."""
-    launches = production_launches()
-    machines = [measure(launch, arch) for launch in launches for arch in ARCHITECTURES]
-    problems = [problem for machine in machines for problem in beyond_limits(machine)]
+    machines, problems = _of_every_kernel(
+        lambda launch: [measure(launch, arch) for arch in ARCHITECTURES]
+    )
+    problems += [problem for machine in machines for problem in beyond_limits(machine)]
     did = f"{len(machines)} kernels compiled for {' and '.join(f'sm_{a}' for a in ARCHITECTURES)}"
     return Finding(problems, did, table(machines))
 
 
 def intervals() -> Finding:
     """Every 32-bit operation of every kernel."""
-    proofs = {launch.kernel.name: _proof(launch) for launch in production_launches()}
-    problems = [f"{name}: {said}" for name, proof in proofs.items() for said in proof.problems]
-    checked = sum(proof.checked for proof in proofs.values())
+    proofs, problems = _of_every_kernel(lambda launch: [(launch, _proof(launch))])
+    problems += [said for launch, proof in proofs for said in _overflows(launch, proof)]
+    checked = sum(proof.checked for _, proof in proofs)
     return Finding(problems, f"{checked} steps in {len(proofs)} kernels")
+
+
+def _of_every_kernel(look: Callable[[Launch], list[Look]]) -> tuple[list[Look], list[str]]:
+    """What is seen of every kernel, and of which it cannot be seen and why."""
+    problems: list[str] = []
+    launches: list[Launch] = []
+    for name, function in KERNELS.items():
+        launches += _tried(name, partial(launches_of, name, function), problems)
+    seen = [_tried(one.kernel.name, partial(look, one), problems) for one in launches]
+    return list(chain.from_iterable(seen)), problems
+
+
+def _tried(name: str, work: Callable[[], list[Look]], problems: list[str]) -> list[Look]:
+    """What some work gives; nothing, and a problem more, where it raises."""
+    try:
+        return work()
+    except Exception as error:
+        problems.append(f"{name}: {in_one_line(error)}")
+        return []
 
 
 def mutants() -> Finding:
     """Every broken kernel must be caught."""
     fitting = [mutant for mutant in MUTANTS if mutant.fits]
     caught = [hunt(mutant) for mutant in fitting]
-    problems = [f"{one.mutant} ({one.function}) survived" for one in caught if not one.said]
-    problems += [f"{one.name} fits {one.function} no longer" for one in MUTANTS if not one.fits]
-    did = f"{len(caught) - len(problems)} of {len(caught)} caught"
-    return Finding(problems, did, mutant_table(caught))
+    survived = [f"{one.mutant} ({one.function}) survived" for one in caught if not one.said]
+    unfit = [
+        f"{one.name} cannot be planted: {one.function} has no {one.old!r} to change"
+        for one in MUTANTS
+        if not one.fits
+    ]
+    did = f"{len(caught) - len(survived)} of {len(MUTANTS)} caught"
+    return Finding([*survived, *unfit], did, mutant_table(caught))
 
 
 def peers() -> Finding:
@@ -165,30 +180,30 @@ def complaints(mutant: Mutant) -> Iterator[tuple[str, str]]:
         for case in all_cases(MUTANT_ROUNDS):
             if case.function == mutant.function and len(seen) < 2:
                 with launching_with(sanitizer.carry_out):
-                    case.run(functions[case.function])
-                found = [("B", str(report)) for report in sanitizer.reports]
-                found += [("A", difference) for difference in _differences(case)]
+                    found = [("A", said) for said in wrong_calls([case], functions)]
+                found += [("B", str(report)) for report in sanitizer.reports]
                 seen |= {layer for layer, _ in found}
                 yield from found
-        for launch in _launches_of(functions, mutant):
-            yield from (("C", said) for said in beyond_limits(measure(launch, ARCHITECTURES[0])))
-            yield from (("D", said) for said in _proof(launch).problems)
+        raised: list[str] = []
+        work = partial(launches_of, mutant.function, functions[mutant.function])
+        for launch in _tried(mutant.function, work, raised):
+            for layer, look in (("C", _machine_problems), ("D", _overflows)):
+                said = _tried(launch.kernel.name, partial(look, launch), raised)
+                yield from ((layer, one) for one in said)
+        yield from (("C", one) for one in raised)
 
 
-def _launches_of(functions: Functions, mutant: Mutant) -> list[Launch]:
-    module = functions[mutant.function].__module__
-    launches = production_launches(functions)
-    return [launch for launch in launches if launch.kernel.function.__module__ == module]
+def _machine_problems(launch: Launch) -> list[str]:
+    return beyond_limits(measure(launch, ARCHITECTURES[0]))
+
+
+def _overflows(launch: Launch, proof: Proof | None = None) -> list[str]:
+    return [f"{launch.kernel.name}, {said}" for said in (proof or _proof(launch)).problems]
 
 
 def _proof(launch: Launch) -> Proof:
     ttir = compile_ahead(launch, ARCHITECTURES[0]).asm["ttir"]
     return Proof(ttir, BOUNDS[launch.kernel.name])
-
-
-def _differences(case: Case) -> list[str]:
-    difference = case.difference()
-    return [f"{case.function} ({case.about}): {difference}"] if difference else []
 
 
 LAYERS = (

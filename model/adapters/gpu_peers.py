@@ -24,12 +24,13 @@ from triton.runtime import interpreter
 
 from kvoracle.gpu.ahead import measure
 from kvoracle.gpu.block_copy import as_words
+from kvoracle.gpu.checks import in_one_line
 from kvoracle.gpu.copy_plan import plan_copies
-from kvoracle.gpu.functions import KERNELS
 from kvoracle.gpu.kernel import Kernel, Launch, ceil_div, launching_with, power_of_two
-from kvoracle.gpu.production import production_launches
+from kvoracle.gpu.production import launches_of
 from kvoracle.gpu.sanitizer import Sanitizer
-from kvoracle.model.adapters.gpu_cases import Case, edge_cases, random_cases
+from kvoracle.model.adapters.gpu_case import Case, wrong_calls
+from kvoracle.model.adapters.gpu_cases import edge_cases, random_cases
 
 ROUNDS = 12
 COPY_WORDS = 2048
@@ -87,7 +88,7 @@ def sglang_alloc_decode(
 def sglang_copy_pages(planes: Sequence[torch.Tensor], pairs: Sequence[tuple[int, int]]) -> None:
     """SGLang's kernel, called as `copy_blocks`."""
     kernel = _kernel("sglang", "kernels/ops/kvcache/copy_pages.py", "_copy_pages_kernel")
-    words = as_words(planes[0])
+    words = as_words(planes)[0]
     sources, destinations = (
         torch.tensor(ids, device=words.device) for ids in zip(*pairs, strict=True)
     )
@@ -132,6 +133,11 @@ def _any_case(_case: Case) -> bool:
     return True
 
 
+def _pages_fit(case: Case) -> bool:
+    """Pages of a power of two."""
+    return int(case.arguments[-1]).bit_count() == 1
+
+
 def _is_disjoint_and_one_plane(case: Case) -> bool:
     """What the page copy asks for: disjoint sets, one contiguous storage."""
     planes, pairs = case.arguments
@@ -153,7 +159,7 @@ def _is_inside_the_table(case: Case) -> bool:
 
 
 PEERS = (
-    Peer("sglang", "alloc_extend_kernel", "alloc_extend", sglang_alloc_extend, _any_case),
+    Peer("sglang", "alloc_extend_kernel", "alloc_extend", sglang_alloc_extend, _pages_fit),
     Peer("sglang", "alloc_decode_kernel", "alloc_decode", sglang_alloc_decode, _any_case),
     Peer("sglang", "copy_pages", "copy_blocks", sglang_copy_pages, _is_disjoint_and_one_plane),
     Peer("vllm", "slot mapping", "slot_mapping", vllm_slot_mapping, _is_inside_the_table),
@@ -170,10 +176,9 @@ def version_of(engine: str) -> str | None:
 
 def look_at(peer: Peer) -> Seen:
     """A peer's kernel under layers A, B and C; masked lanes hold 0 here, as they mostly do on a GPU."""
-    calls, differences = _run(peer)
     sanitizer = Sanitizer(ROUNDS, poisons=(0,))
     with launching_with(sanitizer.carry_out):
-        _run(peer)
+        calls, differences = _run(peer)
     reports = list(dict.fromkeys(f"{report.kind}: {report.what}" for report in sanitizer.reports))
     return Seen(calls, differences, reports, _machine(peer))
 
@@ -183,7 +188,10 @@ def in_lines(peer: Peer) -> list[str]:
     version = version_of(peer.engine)
     if version is None:
         return [f"{peer.engine}, {peer.kernel}: skipped, {peer.engine} is not installed"]
-    seen = look_at(peer)
+    try:
+        seen = look_at(peer)
+    except Exception as error:
+        return [f"{peer.engine} {version}, {peer.kernel}: not to be seen: {in_one_line(error)}"]
     said = [*seen.differences, *seen.reports] or ["nothing to report"]
     head = f"{peer.engine} {version}, {peer.kernel}: {seen.calls} calls; {seen.machine}"
     return [head, *(f"    {one}" for one in said)]
@@ -194,21 +202,14 @@ def launch_of(peer: Peer) -> Launch:
 
     An engine whose file or kernel is not where it was is an OSError or a LookupError.
     """
-    calls = {**dict.fromkeys(KERNELS, _nothing), peer.function: peer.call}
-    return production_launches(calls)[0]
+    return launches_of(peer.function, peer.call)[0]
 
 
 def _run(peer: Peer) -> tuple[int, list[str]]:
     cases = [case for seed in range(ROUNDS) for case in random_cases(seed)]
     cases = [one for one in [*cases, *edge_cases(ROUNDS)] if one.function == peer.function]
     taken = [case for case in cases if peer.takes(case)]
-    differences = []
-    for case in taken:
-        case.run(peer.call)
-        difference = case.difference()
-        if difference is not None:
-            differences.append(f"{case.about}: {difference}")
-    return len(taken), differences
+    return len(taken), list(wrong_calls(taken, {peer.function: peer.call}))
 
 
 def _machine(peer: Peer) -> str:
@@ -218,10 +219,6 @@ def _machine(peer: Peer) -> str:
         f"{one.registers} registers, {one.wide_stores} of {one.stores} stores of 16 bytes,"
         f" {one.local} local"
     )
-
-
-def _nothing(*_arguments: Any, **_options: Any) -> None:
-    """In place of a function that is not looked at."""
 
 
 @cache

@@ -49,6 +49,8 @@ def test_a_violation_is_shown_and_fails(capsys):
     ("arguments", "said"),
     [
         (["gpu"], "give traces, or --check"),
+        (["gpu", ""], "A file has an empty name"),
+        (["gpu", "--check", "--allocator", "nope"], "There is no allocator 'nope'"),
         (["gpu", "x.json", "--device", "tpu"], "There is no device 'tpu'; give cpu or cuda."),
         (["fuzz", "--memory", "tape"], "There is no memory 'tape'; give list or device."),
     ],
@@ -58,6 +60,17 @@ def test_bad_usage_is_a_sentence(capsys, arguments, said):
 
     assert code == 2
     assert said in text
+
+
+def test_no_trace_is_run_where_one_cannot_be_read(capsys, tmp_path):
+    write(Trace(Configuration(4, 2), [Create("a")]), tmp_path / "good.json")
+    (tmp_path / "later.json").write_text("{")
+
+    code, text = kvoracle(capsys, "gpu", str(tmp_path))
+
+    assert code == 2
+    assert "later.json is not a trace" in text
+    assert "passed" not in text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")

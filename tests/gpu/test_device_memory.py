@@ -1,5 +1,6 @@
 """Lockstep on device memory: the same verdicts, and every byte as the plain memory has it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ torch = pytest.importorskip("torch", reason="device memory needs torch: kvoracle
 from kvoracle.gpu import device_memory  # noqa: E402
 from kvoracle.gpu.device_memory import LAYOUTS, DeviceMemory, Shape, Torn  # noqa: E402
 from kvoracle.gpu.functions import KERNELS, TWINS  # noqa: E402
+from kvoracle.gpu.kernel import HAS_TRITON  # noqa: E402
+from kvoracle.gpu.mutants import Mutant  # noqa: E402
 from kvoracle.model.adapters.device_memory import (  # noqa: E402
     RULE,
     ComparedMemory,
@@ -129,6 +132,34 @@ def test_a_block_that_reads_back_otherwise_is_a_violation():
 
     with pytest.raises(Violation, match="block 0 on the device reads back otherwise"):
         memory.read(0)
+
+
+def raising(*arguments):
+    raise NameError("no such name")
+
+
+def test_a_function_that_raises_is_a_violation_that_names_it():
+    memory = ComparedMemory(4, 2)
+    memory.on_device.functions = {**TWINS, "kv_write": raising}
+
+    with pytest.raises(Violation, match="kv_write raised NameError: no such name") as caught:
+        memory.write([0, 1], stamps(2))
+
+    assert caught.value.rule == RULE
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="no Triton here")
+def test_a_kernel_that_leaves_its_tensors_is_a_violation_that_names_it(monkeypatch):
+    trace = Trace(Configuration(4, 2), [Create("a"), Append("a", [1])])
+    mutant = Mutant("astray", "kv_write", "place = slot", "place = (slot + 10**11)")
+
+    with mutant.functions() as functions:
+        monkeypatch.setattr(device_memory, "KERNELS", functions)
+        failure, _ = run_on_device(trace, ImplAdapter)
+
+    assert failure is not None
+    assert failure.rule == RULE
+    assert re.match(r"kv_write, line \d+, program 0: outside: writes \d+ el", failure.message)
 
 
 def test_bits_that_are_no_stamp_s_read_back_as_torn():

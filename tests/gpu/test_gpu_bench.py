@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is for Linu
 from kvoracle.gpu import bench, bench_compare, bench_times  # noqa: E402
 from kvoracle.gpu.bench_pool import DOCUMENT, REHEARSAL  # noqa: E402
 from kvoracle.gpu.functions import KERNELS  # noqa: E402
+from kvoracle.gpu.mutants import Mutant  # noqa: E402
 from kvoracle.model.adapters import gpu_peers, gpu_times  # noqa: E402
 
 WAYS = ("disjoint", "any pairs", "copy_", "fancy index", "layer loop")
@@ -62,7 +63,7 @@ def test_every_tensor_is_made_where_the_pool_is(small):
     storage = REHEARSAL.make("cpu")
 
     with torch.device("meta"):
-        wrong = bench_compare.compare_whole_pool(storage, REHEARSAL)
+        wrong = dict(bench_compare.compare_whole_pool(storage, REHEARSAL))
         times = bench_times.measure(storage, REHEARSAL, gpu_times.rivals())
 
     assert not any(wrong.values())
@@ -99,7 +100,7 @@ def astray(function, name):
 def test_bytes_that_went_astray_are_found_in_every_dtype(monkeypatch, name, kinds):
     monkeypatch.setattr(bench_compare, name, astray(KERNELS[name], name))
 
-    wrong = bench_compare.compare_whole_pool(SMALL.make("cpu"), SMALL)
+    wrong = dict(bench_compare.compare_whole_pool(SMALL.make("cpu"), SMALL))
 
     assert [said[0].partition(":")[0] for said in wrong.values()] == kinds * 6
     assert all(said[0].endswith("1 blocks are wrong, 70 first") for said in wrong.values())
@@ -109,10 +110,47 @@ def test_work_that_is_not_done_is_found(monkeypatch):
     for name in ("copy_blocks", "kv_write"):
         monkeypatch.setattr(bench_compare, name, lambda *arguments: None)
 
-    wrong = bench_compare.compare_whole_pool(SMALL.make("cpu"), SMALL)["bfloat16"]
+    wrong = dict(bench_compare.compare_whole_pool(SMALL.make("cpu"), SMALL))["bfloat16"]
 
     assert [said.partition(":")[0] for said in wrong[:2]] == ["disjoint pairs", "fan-out"]
     assert "tokens: layer 3 reads back otherwise" in wrong
+
+
+def test_a_dtype_that_raises_is_wrong_and_the_others_go_on(monkeypatch, tmp_path, capsys):
+    def only_int8(planes, pairs):
+        if planes[0].dtype != torch.int8:
+            raise RuntimeError("no such dtype")
+        KERNELS["copy_blocks"](planes, pairs)
+
+    monkeypatch.setattr(bench_compare, "copy_blocks", only_int8)
+    monkeypatch.setattr(bench, "REHEARSAL", SMALL)
+    file = tmp_path / "figures.json"
+
+    code = run(monkeypatch, "--rehearse", "--json", str(file))
+
+    wrong, text = json.loads(file.read_text())["wrong"], capsys.readouterr().out
+    assert code == 1
+    assert wrong.pop("int8") == []
+    assert list(wrong.values()) == [["RuntimeError: no such dtype"]] * 5
+    assert "compared   int8: every word is right\ntimes      none" in text
+
+
+def test_a_kernel_that_leaves_the_pool_is_reported_and_the_process_goes_on(monkeypatch):
+    mutant = Mutant("astray", "kv_write", "place = slot", "place = (slot + 10**11)")
+    with mutant.functions() as functions:
+        monkeypatch.setattr(bench_compare, "kv_write", functions["kv_write"])
+
+        wrong = bench.compared(SMALL.make("cpu"), SMALL)
+
+    assert all(any("kv_write, line" in one for one in said) for said in wrong.values())
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(monkeypatch, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, "--rehearse", "--json", str(tmp_path / "none" / "figures.json"))
+
+    assert ended.value.code == 2
+    assert "figures.json cannot be written (No such file or directory)" in capsys.readouterr().err
 
 
 def test_goals_are_ratios_within_one_run():

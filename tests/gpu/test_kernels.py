@@ -8,12 +8,8 @@ torch = pytest.importorskip("torch", reason="the kernels need torch: kvoracle[gp
 
 from kvoracle.gpu.functions import KERNELS, TWINS  # noqa: E402
 from kvoracle.gpu.kernel import HAS_TRITON, Kernel, Launch, launching_with  # noqa: E402
-from kvoracle.model.adapters.gpu_cases import (  # noqa: E402
-    edge_cases,
-    random_cases,
-    sparse_cases,
-    unchecked_cases,
-)
+from kvoracle.model.adapters.gpu_cases import edge_cases, random_cases  # noqa: E402
+from kvoracle.model.adapters.gpu_hard_cases import sparse_cases, unchecked_cases  # noqa: E402
 
 SEEDS = range(6)
 SIDES = [
@@ -51,6 +47,16 @@ def test_values_that_nobody_looked_at_lead_nowhere_else(functions):
 @pytest.mark.parametrize("functions", SIDES)
 def test_offsets_beyond_32_bits(functions):
     assert list(differences(sparse_cases(1), functions)) == []
+
+
+@pytest.mark.parametrize("functions", SIDES)
+def test_planes_need_not_begin_where_wide_words_do(functions):
+    aligned, shifted = torch.arange(16).byte().view(2, 8), torch.arange(20).byte()[3:19].view(2, 8)
+
+    functions["copy_blocks"]([aligned, shifted], [(0, 1)])
+
+    assert aligned[1].tolist() == list(range(8))
+    assert shifted[1].tolist() == list(range(3, 11))
 
 
 def test_a_case_names_what_is_wrong():
@@ -94,6 +100,11 @@ def call(function, position, value):
     KERNELS[function](*arguments, **case.keywords)
 
 
+def unsorted(starts):
+    """The same ends, and a step back in between."""
+    return torch.cat([starts[:1], starts[-1:] + 1, starts[2:]])
+
+
 @pytest.mark.parametrize(
     ("function", "position", "value", "said"),
     [
@@ -101,6 +112,7 @@ def call(function, position, value):
         ("slot_mapping", 0, lambda t: t.t(), "must be contiguous from dimension 1"),
         ("slot_mapping", 1, lambda t: t[:-1], "query starts must have the shape"),
         ("slot_mapping", 1, lambda t: t + 1, "the first of the query starts must be from 0 to 0"),
+        ("slot_mapping", 1, unsorted, "the steps of query starts must be from 0"),
         ("slot_mapping", 2, lambda t: t[:1], "the last of the query starts must be from"),
         ("slot_mapping", 3, lambda t: t.to("meta"), "must be on meta"),
         ("slot_mapping", 4, lambda _: 0, "the block size must be a whole number from 1"),

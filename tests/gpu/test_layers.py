@@ -1,5 +1,8 @@
 """The layers that need no GPU: clean on the kernels, and each sees what it is there for."""
 
+import re
+from contextlib import suppress
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the layers need torch: kvoracle[gpu]")
@@ -14,18 +17,15 @@ from kvoracle.gpu.ahead import (  # noqa: E402
     measure,
     table,
 )
-from kvoracle.gpu.functions import KERNELS  # noqa: E402
+from kvoracle.gpu.functions import KERNELS, TWINS  # noqa: E402
 from kvoracle.gpu.intervals import BOUNDS, Proof  # noqa: E402
 from kvoracle.gpu.kernel import Kernel, launching_with  # noqa: E402
 from kvoracle.gpu.mutants import MUTANTS  # noqa: E402
 from kvoracle.gpu.production import production_launches  # noqa: E402
-from kvoracle.gpu.sanitizer import Sanitizer  # noqa: E402
-from kvoracle.model.adapters.gpu_cases import (  # noqa: E402
-    edge_cases,
-    random_cases,
-    sparse_cases,
-    unchecked_cases,
-)
+from kvoracle.gpu.sanitizer import Sanitizer, Stopped  # noqa: E402
+from kvoracle.model.adapters import gpu_layers  # noqa: E402
+from kvoracle.model.adapters.gpu_cases import edge_cases, random_cases  # noqa: E402
+from kvoracle.model.adapters.gpu_hard_cases import sparse_cases, unchecked_cases  # noqa: E402
 from kvoracle.model.adapters.gpu_layers import complaints, mutant_table  # noqa: E402
 from kvoracle.model.adapters.gpu_layers import hunt as hunt_mutant  # noqa: E402
 
@@ -34,14 +34,14 @@ PINNED = """\
 kernel         arch    registers  16-byte loads  16-byte stores  local
 slot_mapping   sm_90          {slot}           0/23             1/1      0
 slot_mapping   sm_100         {slot}           0/23             1/1      0
-kv_write       sm_90          40           8/12             8/8      0
-kv_write       sm_100         40           8/12             8/8      0
-paged_gather   sm_90          40            8/9             8/8      0
-paged_gather   sm_100         40            8/9             8/8      0
 copy_disjoint  sm_90          30            4/7             4/4      0
 copy_disjoint  sm_100         30            4/7             4/4      0
 copy_chains    sm_90          48          36/57           36/36      0
 copy_chains    sm_100         48          36/57           36/36      0
+kv_write       sm_90          40           8/12             8/8      0
+kv_write       sm_100         40           8/12             8/8      0
+paged_gather   sm_90          40            8/9             8/8      0
+paged_gather   sm_100         40            8/9             8/8      0
 alloc_extend   sm_90          {extend}            0/9             0/4      0
 alloc_extend   sm_100         {extend}            0/9             0/4      0
 alloc_decode   sm_90          {decode}            0/4             0/1      0
@@ -95,15 +95,15 @@ def test_without_bounds_the_proof_names_what_can_overflow():
 
     proof = Proof(compile_ahead(launch, 90).asm["ttir"], {})
 
-    assert proof.problems[0].startswith("arith.addi of 32 bits in `middle` can be ")
+    assert re.match(r"line \d+: arith.addi of 32 bits in `middle` can be ", proof.problems[0])
 
 
 # The sanitizer (layer B)
 
 
 def watched(function, programs, *arguments, **constants):
-    sanitizer = Sanitizer(1, accesses_max=300)
-    with launching_with(sanitizer.carry_out):
+    sanitizer = Sanitizer(1, steps_max=300)
+    with launching_with(sanitizer.carry_out), suppress(Stopped):
         Kernel(function).launch(programs, *arguments, **constants)
     return sanitizer.reports
 
@@ -245,11 +245,82 @@ def _endless(out):
         number = tl.load(out)
 
 
-def test_a_loop_without_end_ends():
-    (report,) = watched(_endless, 1, torch.zeros(1, dtype=torch.int64))
+def _endless_without_access(out):
+    number = tl.program_id(0)
+    while number == 0:
+        number = number + 0
+
+
+@pytest.mark.parametrize("function", [_endless, _endless_without_access])
+def test_a_loop_without_end_ends(function):
+    (report,) = watched(function, 1, torch.zeros(1, dtype=torch.int64))
 
     assert report.kind == "exception"
-    assert "more than 300 accesses" in report.what
+    assert "more than 300 steps" in report.what
+
+
+def _exchanged(out):
+    tl.atomic_xchg(out + 10**12, 1)
+
+
+def _compared(out):
+    tl.atomic_cas(out + 10**12, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(_exchanged, "tl.atomic_xchg"), (_compared, "tl.atomic_cas")]
+)
+def test_atomic_operations_are_refused_by_name(function, name):
+    (report,) = watched(function, 1, torch.zeros(1, dtype=torch.int64))
+
+    line = function.__code__.co_firstlineno + 1
+    head = f"{function.__name__.strip('_')}, line {line}, program 0: exception: "
+    assert str(report) == f"{head}NotImplementedError: the sanitizer does not know {name}"
+
+
+def test_a_launch_that_is_stopped_is_no_result():
+    out, sanitizer = torch.zeros(1, dtype=torch.int64), Sanitizer(1)
+
+    with launching_with(sanitizer.carry_out), pytest.raises(Stopped, match="atomic_cas"):
+        Kernel(_compared).launch(1, out)
+
+
+def _halved(out, source, tile: tl.constexpr):
+    lane = tl.arange(0, tile)
+    tl.store(out + lane, tl.load(source + lane, mask=lane < 3))
+
+
+@pytest.mark.filterwarnings("error")
+def test_poison_of_any_type_leaks_no_warning():
+    source = torch.ones(3, dtype=torch.float16)
+
+    assert kinds(watched(_halved, 1, source.new_zeros(4), source, tile=4)) == ["masked lane"]
+
+
+# All layers
+
+
+def raising(*arguments, **options):
+    raise KeyError(1)
+
+
+def test_a_function_that_raises_is_named_and_the_others_are_checked(monkeypatch):
+    monkeypatch.setattr(gpu_layers, "KERNELS", {**KERNELS, "kv_write": raising})
+    monkeypatch.setattr(gpu_layers, "TWINS", {**TWINS, "alloc_decode": raising})
+    monkeypatch.setattr(
+        gpu_layers, "all_cases", lambda rounds: [*random_cases(0), *random_cases(1)]
+    )
+    gpu_layers._watched.cache_clear()
+
+    found = {layer.name: gpu_layers.found_by(layer) for layer in gpu_layers.LAYERS[:4]}
+    gpu_layers._watched.cache_clear()
+
+    kernel, twin = found["A"].problems
+    assert re.fullmatch(r"kv_write \(.*\): KeyError: 1 \(it is called no more\)", kernel)
+    assert twin.startswith("torch twin of alloc_decode (")
+    assert found["B"].problems == []
+    assert found["C"].problems == found["D"].problems == ["kv_write: KeyError: 1"]
+    assert found["D"].did.endswith("in 6 kernels")
 
 
 # Mutants
