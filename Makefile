@@ -50,7 +50,8 @@ $(ENV)/ready: pyproject.toml
 
 $(TEST)/ready: pyproject.toml
 	$(call new_environment,$(TEST))
-	$(TEST)/bin/pip install -q torch==2.13.0 triton==3.9.0
+	$(TEST)/bin/pip install -q torch==2.13.0
+	$(TEST)/bin/pip install -q --no-deps triton==3.9.0
 	$(TEST)/bin/pip install -q --no-deps sglang==0.5.23
 	$(TEST)/bin/pip install -q -e '.[test]'
 	touch $@
