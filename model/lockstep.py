@@ -92,7 +92,7 @@ class Lockstep:
         self._compare_outcomes(expected, actual)
         self._compare_foretold(foretold, actual)
         if isinstance(expected, Rejected):
-            self.witnessed.update(witnesses.REJECTIONS.intersection(self._foreseen))
+            self.witnessed.update(witnesses.REJECTIONS.keys() & self._foreseen)
         if isinstance(expected, Done):
             assert isinstance(actual, Done)
             operation.retell(self.lists, self._result)

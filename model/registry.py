@@ -92,6 +92,7 @@ class Target(NamedTuple):
     extra_keys: frozenset[str] = frozenset()
     options: frozenset[str] = frozenset()
     unreachable: frozenset[str] = frozenset()
+    refuses: frozenset[str] = frozenset()
 
     @property
     def left_out(self) -> list[str]:
@@ -115,6 +116,7 @@ def target_of(name: str, adapter: type[Adapter], factory: Factory | None = None)
         adapter.extra_keys,
         adapter.options,
         adapter.unreachable,
+        frozenset(adapter.refuses),
     )
 
 

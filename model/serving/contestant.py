@@ -20,6 +20,9 @@ class Contestant:
     target: Target
     config: Configuration
 
+    def __str__(self) -> str:
+        return f"{self.name}, {self.config.blocks:,} blocks of {self.config.block_size:,}"
+
     @property
     def name(self) -> str:
         """The allocator's."""
@@ -37,7 +40,9 @@ class Contestant:
             free = adapter.free_blocks()
         except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}"[:MESSAGE_MAX]
-            raise UsageError(f"{self.name} makes no pool of {self._size()} ({said}).") from error
+            raise UsageError(
+                f"There is no pool of {self} ({said}); correct the adapter."
+            ) from error
         if free is None:
             said = "does not say how many blocks are free, and a scheduler has to know"
             raise UsageError(f"{self.name} {said}; give it `free_blocks`.")
@@ -49,9 +54,6 @@ class Contestant:
         contents = Contents(config.blocks, config.block_size, adapter.first_block)
         return Pool(adapter, directly(adapter), contents)
 
-    def _size(self) -> str:
-        return f"{self.config.blocks:,} blocks of {self.config.block_size:,} slots"
-
 
 def contestant(target: Target, slots: int, block_size: int, max_model_len: int) -> Contestant:
     """An allocator on a pool of so many slots; a UsageError where it cannot have it."""
@@ -62,6 +64,9 @@ def contestant(target: Target, slots: int, block_size: int, max_model_len: int) 
     if "groups" in target.options:
         raise UsageError(f"{target.name} is for groups of layers; serve on another allocator.")
     blocks = slots // block_size
+    if blocks < 1 and target.name == RESERVES_WHOLE:
+        said = f"{slots:,} slots hold no reservation of {max_model_len:,} for {target.name}"
+        raise UsageError(f"{said}; give more slots, or a smaller --max-model-len.")
     if blocks < 1:
         raise UsageError(
             f"{slots:,} slots hold no block of {block_size:,}; give more slots, or smaller blocks."

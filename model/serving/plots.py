@@ -37,6 +37,8 @@ ADMISSION = {"without credits": "", "with credits": " with credits"}
 """How the series of each are named."""
 OVER_TIME = "simulated time, seconds"
 CURVE_POINTS = 200
+LEGEND_WIDTH = 66
+"""Characters that fit beside each other."""
 
 
 def check_plots(folder: Path) -> None:
@@ -212,8 +214,9 @@ def _matplotlib(module: str) -> Any:
 
 
 def _add_legend(figure: Any, axes: Any) -> None:
-    handles = axes.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3)
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(LEGEND_WIDTH // max(map(len, labels)), 1)
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, 3))
 
 
 def _count(axis: Any) -> None:

@@ -118,13 +118,12 @@ class Serving:
         else:
             assert read is not None
             did = f"sequences read back: {read.sequences:,}, of {read.tokens_read:,} tokens"
-        size = f"{contestant.config.blocks:,} blocks of {contestant.config.block_size:,}"
-        self.out.print(f"passed     {contestant.name}, {size}: {did}", markup=False)
+        self.out.print(f"passed     {contestant}: {did}", markup=False)
 
     def _show_violation(
         self, contestant: Contestant, violation: Violation, replay: Replay, judge: Judge | None
     ) -> None:
-        self.out.print(f"VIOLATION  {contestant.name}: {violation.rule}", style="bold red")
+        self.out.print(f"VIOLATION  {contestant}: {violation.rule}", style="bold red")
         self.out.print(f"  {violation.message}", markup=False)
         self.out.print(f"  in step {replay.steps:,}, after {replay.arrived:,} requests came")
         failure = judge.failure(violation) if judge else None

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 WITNESSES: Needs = {**prefix.WITNESSES, **core.WITNESSES, **flight.WITNESSES}
 
 REJECTIONS = prefix.REJECTIONS | flight.REJECTIONS
-"""The witnesses that a call is rejected for; every other one is of a call that is not."""
+"""The witnesses that a call is rejected for, and the reason, which only those that promise to reject
+it are tried with; every other one is of a call that is not rejected."""
 
 PARTIAL_BLOCKS = core.PARTIAL_BLOCKS | flight.PARTIAL_BLOCKS
 """The witnesses that blocks of one slot cannot reach."""
@@ -41,7 +42,8 @@ def required(target: "Target") -> list[str]:
         if "match_unit" in target.options:
             names += [prefix.PARTIAL_HIT, prefix.IDLE_SOURCE]
         names += [prefix.WATERMARK] * ("watermark" in target.options)
-    return [name for name in names if name not in target.unreachable]
+    untried = {name for name, reason in REJECTIONS.items() if reason not in target.refuses}
+    return [name for name in names if name not in target.unreachable | untried]
 
 
 def about_to_happen(kv: Oracle | GroupedKV, operation: Operation) -> list[str]:

@@ -50,12 +50,10 @@ WITNESSES: Needs = {
     "a load is lost": frozenset({Receive, Tick}),
 }
 
-REJECTIONS = frozenset(
-    {
-        "a stale acknowledgement is refused",
-        "a second acknowledgement of a worker is refused",
-    }
-)
+REJECTIONS = {
+    "a stale acknowledgement is refused": "stale handle",
+    "a second acknowledgement of a worker is refused": "already acknowledged",
+}
 
 PARTIAL_BLOCKS = frozenset({"reserve copies a tail", "begin_step copies a tail"})
 

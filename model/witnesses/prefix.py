@@ -44,7 +44,7 @@ WITNESSES: Needs = {
     "reset is refused while blocks are in use": frozenset({Admit, Reset}),
 }
 
-REJECTIONS = frozenset({"reset is refused while blocks are in use"})
+REJECTIONS = {"reset is refused while blocks are in use": "blocks in use"}
 
 EXTRA_KEYS = "admit misses what only other extra keys would hit"
 PARTIAL_HIT = "admit copies a block in use of which it hits a part"
