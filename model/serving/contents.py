@@ -1,6 +1,6 @@
 """What the slots of a pool hold while traffic is served: identities, in one numpy array."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class Contents:
 
     def write(self, slots: Sequence[int], text: Sequence[int]) -> None:
         """A part of a text into slots."""
-        where = _formed("slots", np.asarray, slots, np.int64)
+        where = _numbers("slots", slots)
         if where.shape != (len(text),):
             raise Violation("slots", f"{len(where)} slots for {len(text)} new tokens")
         if len(where) and not self._first_slot <= where.min() <= where.max() < self.held.size:
@@ -39,7 +39,7 @@ class Contents:
         """Whole blocks (source, destination), every source read before any is written."""
         if not pairs:
             return
-        blocks = _formed("copy", np.asarray, pairs, np.int64)
+        blocks = _numbers("copy", pairs)
         if blocks.shape != (len(pairs), 2) or not self._are_usable(blocks):
             raise Violation("copy", f"the copies {pairs!r:.60} are not all within the pool")
         self.held[blocks[:, 1]] = self.held[blocks[:, 0]]
@@ -77,9 +77,9 @@ class Contents:
         return bool(((blocks >= self.first_block) & (blocks < len(self.held))).all())
 
 
-def _formed(rule: str, form: Callable[..., Any], values: object, dtype: Any) -> Any:
+def _numbers(rule: str, values: object) -> "np.ndarray[Any, np.dtype[np.int64]]":
     """What the allocator said, as an array; a Violation where it is none."""
     try:
-        return form(values, dtype)
+        return np.asarray(values, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         raise Violation(rule, f"{values!r:.60} are no whole numbers ({error})"[:200]) from error

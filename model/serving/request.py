@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Text = array  # of type code "q"
-"""Token ids; a sequence of whole numbers that numpy reads without copying it."""
+"""Identities of tokens (`texts`), or tokens: whole numbers that numpy reads without copying them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -18,7 +18,7 @@ class Request:
     prompt: int
     output: int
     make_text: Callable[[], "Text[int]"]
-    """The tokens of the prompt, and then those of the answer."""
+    """The identities of the prompt's tokens, and then those of the answer's."""
     remote: bool = False
     """Whether its prompt is transferred in; once preempted, it is computed here all the same."""
     known: int = 0
